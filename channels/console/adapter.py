@@ -186,15 +186,9 @@ class ConsoleChannel(LocalChannel[asyncio.Server]):
             return {"error": say("local.empty"), "id": key}
         if self._paused or self._intake is None:
             return {"error": say("local.closing"), "id": key}
-        inbound = KEYS.inbound(
-            KEYS.encode({"chat": chat_id}),
-            key,
-            text.clean(words),
-            user=self._user,
-            now=self._around.clock.now(),
-            language=language,
-            zone=zone,
-        )
+        chat, person, now = KEYS.encode({"chat": chat_id}), self._user, self._around.clock.now()
+        words = text.clean(words)
+        inbound = KEYS.inbound(chat, key, words, user=person, now=now, language=language, zone=zone)
         try:
             taken = await self._intake.accept(inbound)
         except errors.StorageError as failure:

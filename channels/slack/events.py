@@ -52,12 +52,8 @@ class SocketConnection(SocketModeClient):
     """
 
     def __init__(self, app: AsyncApp, app_token: str, around: ChannelDeps) -> None:
-        super().__init__(
-            app_token,
-            logger=app.client.logger,
-            web_client=app.client,
-            ping_interval=PING_SECONDS * around.pace,
-        )
+        ping = PING_SECONDS * around.pace
+        super().__init__(app_token, logger=app.client.logger, web_client=app.client, ping_interval=ping)
         self.proxy = app.client.proxy
         self.socket_mode_request_listeners.append(self._dispatch)
         self._last_heard: float | None = None
@@ -97,14 +93,13 @@ class SocketConnection(SocketModeClient):
         parts = urlsplit(url)
         if parts.scheme != "wss" and not (parts.scheme == "ws" and parts.hostname in LOOPBACK):
             raise ValueError("not the URL of an encrypted WebSocket")
+        connect, timeout = (
+            self.aiohttp_client_session.ws_connect,
+            aiohttp.ClientWSTimeout(ws_close=CLOSE_SECONDS),
+        )
+        how: Any = {"autoping": False, "heartbeat": self.ping_interval, "proxy": self.proxy}
         async with asyncio.timeout(self._connect_seconds):
-            self.current_session = await self.aiohttp_client_session.ws_connect(
-                url,
-                autoping=False,
-                heartbeat=self.ping_interval,
-                proxy=self.proxy,
-                timeout=aiohttp.ClientWSTimeout(ws_close=CLOSE_SECONDS),
-            )
+            self.current_session = await connect(url, timeout=timeout, **how)
 
     async def receive_messages(self) -> None:
         clock = self._around.clock
@@ -221,13 +216,12 @@ class HttpEvents:
             signed = self._verifier.is_valid_request(body, dict(request.headers))
         except (TypeError, ValueError):  # the signature header or the body is malformed
             signed = False
-        if signed:
-            self._signed, self._trouble = True, ""
-        elif not self._signed and not self._trouble:
-            self._trouble = UNSIGNED
-            self._log.write("channel", f"Slack: {UNSIGNED}", level="warn", channel="slack")
         if not signed:
+            if not self._signed and not self._trouble:
+                self._trouble = UNSIGNED
+                self._log.write("channel", f"Slack: {UNSIGNED}", level="warn", channel="slack")
             return web.Response(status=401)
+        self._signed, self._trouble = True, ""
         try:
             return await self._dispatch(body, request.content_type)
         except (errors.ShipmateError, OSError) as error:
@@ -242,8 +236,8 @@ class HttpEvents:
         try:
             # An event is JSON, a button press is JSON inside a form, and a slash command is a form.
             words = body.decode()
-            form = (
-                {} if content_type == "application/json" else dict(parse_qsl(words, keep_blank_values=True))
+            form = dict(
+                parse_qsl(words, keep_blank_values=True) if content_type != "application/json" else ()
             )
             is_form = "command" in form or "ssl_check" in form
             payload = form if is_form else json.loads(form.get("payload", words))

@@ -17,8 +17,7 @@ from bot.contracts.inbound import Attachment
 from bot.contracts.outbound import Outbound, Sent
 from channels.local import CHAT_ID, LocalChannel
 from channels.web import guard, routes
-from channels.web.files import SENT, ChatFiles, Uploads
-from channels.web.live_chats import HEARTBEAT, LiveChats, WebMessage, event
+from channels.web.live_chats import HEARTBEAT, WebMessage, event
 from channels.web.manifest import KEYS, NAME, WebSettings
 from channels.web.markdown import nodes
 
@@ -40,30 +39,19 @@ class WebChannel(LocalChannel[HttpServer]):
             )
         super().__init__(around)
         self._settings = settings
-        self._chats = LiveChats()
-        self._sent_files = ChatFiles(around.home, around.disk, SENT)
-        self._uploads = Uploads(around.home, around.disk)
-        self._routes: routes.WebRoutes | None = None
+        self._routes = routes.WebRoutes(around)
+        self._chats = self._routes.chats
         self._beating: asyncio.Task[None] | None = None
 
     async def start(self, intake: Intake) -> None:
         around, host, port = self._around, self._settings.host, self._settings.port
         gatekeeper = guard.Guard(self._settings, await self._kept(guard.load), around)
-        await self._kept(lambda _: self._uploads.drop_parts())
+        await self._kept(lambda _: self._routes.uploads.drop_parts())
         server = around.serve()
-        self._routes = routes.WebRoutes(
-            gatekeeper,
-            self._chats,
-            sent_files=self._sent_files,
-            uploads=self._uploads,
-            around=around,
-            intake=intake,
-            most=server.streams,
-        )
+        app = self._routes.app(gatekeeper, intake, most=server.streams)
         # "localhost" may have two addresses, and the port may be in use on one of them. So listen on a single address.
         bound = "127.0.0.1" if host.lower() == "localhost" else host
         nearby = "port" not in self._settings.model_fields_set
-        app = self._routes.app()
         port = await server.start(app, bound, port, key=f"channels.{NAME}", grace=1.0, nearby=nearby)
         self._server = server
         self.addresses = (f"http://{guard.for_url(host)}:{port}",)
@@ -83,8 +71,7 @@ class WebChannel(LocalChannel[HttpServer]):
             ) from failure
 
     async def pause(self) -> None:
-        if self._routes is not None:
-            self._routes.pause()
+        self._routes.pause()
 
     async def stop(self) -> None:
         server, self._server = self._server, None
@@ -104,7 +91,7 @@ class WebChannel(LocalChannel[HttpServer]):
             return Sent(message.id)
         if message.file is not None:
             try:
-                put = self._sent_files.put
+                put = self._routes.sent_files.put
                 file = await asyncio.to_thread(put, message.chat_key.chat, message.id, message.file)
             except OSError as failure:
                 raise errors.FileRefused(f"the disk does not take a file ({failure.strerror})") from failure
@@ -117,10 +104,8 @@ class WebChannel(LocalChannel[HttpServer]):
         formed = await asyncio.to_thread(nodes, words)
         if self._server is None:
             raise errors.DeliveryFailed("The web chat is closed.")
-        number, now = self._chats.number(), int(self._around.clock.now() * 1000)
-        return WebMessage(
-            number, message_id, "assistant", message.kind, words, now, formed, turn=message.request_id
-        )
+        number, now, turn = self._chats.number(), int(self._around.clock.now() * 1000), message.request_id
+        return WebMessage(number, message_id, "assistant", message.kind, words, now, formed, turn=turn)
 
     async def edit(self, message: Outbound, message_id: str) -> None:
         if _OWN.match(message_id) is None:
@@ -145,7 +130,7 @@ class WebChannel(LocalChannel[HttpServer]):
     def fetch(self, attachment: Attachment, *, most: int) -> AsyncGenerator[bytes]:
         if self._server is None:
             raise errors.FileUnreachable("The web chat is closed.")
-        return self._uploads.fetch(attachment, most=most)
+        return self._routes.uploads.fetch(attachment, most=most)
 
     async def _beat(self) -> None:
         while True:

@@ -34,9 +34,8 @@ OF_CHAT = 250_000_000
 """Max bytes of one chat's uploads. The files of one message need less, but files of unsent messages count too."""
 LARGEST = 20_000_000  # Max bytes of an upload; Telegram has the same limit for bots
 MOST_FILES = 10  # Max files of one message
-PARTS = Path(
-    "cache", "uploads"
-)  # Folder of incomplete uploads. Incomplete uploads are not copied when the bot moves to another host.
+PARTS = Path("cache", "uploads")
+"""Folder of incomplete uploads. Incomplete uploads are not copied when the bot moves to another host."""
 PARTS_OF_CHAT, PARTS_IN_ALL = 3, 16
 """Max incomplete uploads of one chat, and of all chats. The oldest ones are dropped first."""
 PDF = "application/pdf"
@@ -73,9 +72,10 @@ class ChatFile:
         return cls(id_, name, size, picture.type, picture.width, picture.height, mime)
 
     def json(self) -> dict[str, Any]:
-        facts = asdict(self)
-        del facts["mime"]
-        return {name: fact for name, fact in facts.items() if fact or name in {"id", "name", "size"}}
+        facts = asdict(self).items()
+        return {
+            name: one for name, one in facts if name in {"id", "name", "size"} or (one and name != "mime")
+        }
 
 
 class ChatFiles:
@@ -111,10 +111,8 @@ class ChatFiles:
             try:
                 file = unless_whole.enter_context(path.open("rb"))
                 line = file.readline(4_096)
-                size = os.fstat(file.fileno()).st_size - len(line)
-                head = json.loads(line)
-                start = file.read(HEAD)
-                found = ChatFile.of(name, str(head["name"]), size, start, str(head["mimeType"]))
+                size, head = os.fstat(file.fileno()).st_size - len(line), json.loads(line)
+                found = ChatFile.of(name, str(head["name"]), size, file.read(HEAD), str(head["mimeType"]))
                 file.seek(len(line))
             except (FileNotFoundError, ValueError, KeyError, TypeError):
                 return None
@@ -128,10 +126,8 @@ class ChatFiles:
         return self._folder / str(chat).replace(":", "%3A") / f"{name}.bin"
 
     def _make_room(self, chat: Path, more: int) -> None:
-        for pattern, most, count in (
-            (f"{chat.name}/*.bin", self._of_chat, MOST_OF_CHAT),
-            ("*/*.bin", TOTAL, MOST),
-        ):
+        limits = ((f"{chat.name}/*.bin", self._of_chat, MOST_OF_CHAT), ("*/*.bin", TOTAL, MOST))
+        for pattern, most, count in limits:
             kept = _oldest_first(self._folder, pattern)
             total = sum(facts.st_size for _, facts in kept) + more
             for left, (path, facts) in zip(range(len(kept), 0, -1), kept, strict=True):
@@ -153,12 +149,8 @@ class Uploads(ChatFiles):
     def begin(self, user: str, name: str, mime: str, size: int) -> str:
         """Begin an upload of `size` bytes. Return its id."""
         id_ = secrets.token_hex(13).upper()
-        mime = mime.partition(";")[0].strip().lower()
-        head = _head(
-            file_name(name.replace("/", "").replace("\\", "")),
-            mime if _TYPE.fullmatch(mime) else "",
-            size=size,
-        )
+        name, mime = file_name(re.sub(r"[/\\]", "", name)), mime.partition(";")[0].strip().lower()
+        head = _head(name, mime if _TYPE.fullmatch(mime) else "", size=size)
         with self._writing:
             for pattern, most in ((f"*.{user}", PARTS_OF_CHAT), ("*", PARTS_IN_ALL)):
                 parts = _oldest_first(self._parts, pattern)

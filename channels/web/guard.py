@@ -166,15 +166,9 @@ class Guard:
     def give_cookie(self, request: web.Request, response: web.StreamResponse, visitor: Visitor) -> None:
         user = _ANYBODY if self.wants_token or visitor.peer is None else str(visitor.peer)
         user += _APPOINTED if visitor.appointed else ""
-        response.set_cookie(
-            COOKIE,
-            f"{visitor.secret}.{user}.{self._seal(visitor.secret, user)}",
-            max_age=_AGE,
-            path="/",
-            httponly=True,
-            samesite="Strict",
-            secure=request.headers.get("Origin", "").startswith("https://"),
-        )
+        cookie = f"{visitor.secret}.{user}.{self._seal(visitor.secret, user)}"
+        secure = request.headers.get("Origin", "").startswith("https://")
+        response.set_cookie(COOKIE, cookie, max_age=_AGE, httponly=True, samesite="Strict", secure=secure)
 
     def _seal(self, secret: str, user: str) -> str:
         """Return the signature of a cookie. A new token in the settings invalidates all signatures."""

@@ -19,10 +19,8 @@ from channels.web.files import ChatFile
 from channels.web.manifest import FIRST
 from channels.web.markdown import Node
 
-MESSAGES, SIZE = (
-    100,
-    1_000_000,
-)  # Max messages kept of a chat, and max characters of their texts; the newest message is always kept
+MESSAGES, SIZE = 100, 1_000_000
+"""Max messages kept of a chat, and max characters of their texts. The newest message is always kept."""
 MOST_CHATS = 256
 STREAMS = 20  # Max open event streams of one person
 _QUEUE = 300  # Max events that wait for a browser. Above this limit, its connection is aborted.
@@ -47,13 +45,8 @@ class WebMessage:
     changed: bool = False  # True if the message keeps its place in the list although its content is new
 
     def json(self) -> dict[str, Any]:
-        told: dict[str, Any] = {
-            "id": self.id,
-            "n": self.number,
-            "role": self.role,
-            "kind": self.kind,
-            "text": self.text,
-            "ts": self.ts,
+        told = {name: getattr(self, name) for name in ("id", "role", "kind", "text", "ts")} | {
+            "n": self.number
         }
         if self.buttons is not None:
             told |= {"approval": self.buttons.question_id, "choices": self.buttons.choices}

@@ -32,7 +32,7 @@ from channels import approval_buttons
 from channels.local import CHAT_ID, command
 from channels.web import guard
 from channels.web.files import LARGEST as LARGEST_FILE
-from channels.web.files import MOST_FILES, PDF, ChatFile, ChatFiles, Uploads
+from channels.web.files import MOST_FILES, PDF, SENT, ChatFile, ChatFiles, Uploads
 from channels.web.guard import PIECE, VISITOR, Guard, Refused, Visitor
 from channels.web.live_chats import STREAMS, BrowserStream, LiveChats, WebMessage, event
 from channels.web.manifest import FIRST, KEYS, NAME
@@ -64,6 +64,7 @@ _HEADERS = {
     "Server": "Shipmate",
 }
 _OF_FILE = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+_STREAM = {"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"}
 _SEALED, _OF_PDF = _OF_FILE + "sandbox", _OF_FILE + "object-src 'self'; style-src 'unsafe-inline'"
 """Content security policies of a file in its own tab. The second is for PDFs, because browsers insert their viewer."""
 _KEYS = {404: "web.nothing", 405: "web.not_so", 413: "web.too_large"}
@@ -133,27 +134,21 @@ async def _body(request: web.Request, kind: type[_BodyT]) -> _BodyT:
 
 
 class WebRoutes:
-    def __init__(
-        self,
-        gatekeeper: Guard,
-        chats: LiveChats,
-        *,
-        sent_files: ChatFiles,
-        uploads: Uploads,
-        around: ChannelDeps,
-        intake: Intake,
-        most: int,
-    ) -> None:
-        self._guard, self._chats, self._around, self._intake = gatekeeper, chats, around, intake
-        self._sent_files, self._uploads = sent_files, uploads
-        self._most = most  # Max open event streams in all
+    """The page and its API. `app` begins a run, with the guard and the intake of this run."""
+
+    _guard: Guard
+    _intake: Intake
+    _paused: bool
+    _most: int  # Max open event streams in all
+
+    def __init__(self, around: ChannelDeps) -> None:
+        self._around = around
+        self.chats = LiveChats()
+        self.sent_files = ChatFiles(around.home, around.disk, SENT)
+        self.uploads = Uploads(around.home, around.disk)
         self._streams = Counter[str]()  # Number of open event streams of each person
-        self._paused = False
-        self._files = {
-            path.name: (path.read_bytes(), _TYPES[path.suffix])
-            for path in _FOLDER.iterdir()
-            if path.suffix in _TYPES
-        }
+        files = (path for path in _FOLDER.iterdir() if path.suffix in _TYPES)
+        self._files = {path.name: (path.read_bytes(), _TYPES[path.suffix]) for path in files}
         self._spoken = {code: self._in_language(code) for code in CATALOGUES}
 
     def _in_language(self, code: str) -> dict[str, tuple[bytes, str]]:
@@ -175,7 +170,8 @@ class WebRoutes:
         """Refuse new messages and files. Open pages continue to receive answers."""
         self._paused = True
 
-    def app(self) -> web.Application:
+    def app(self, gatekeeper: Guard, intake: Intake, *, most: int) -> web.Application:
+        self._guard, self._intake, self._most, self._paused = gatekeeper, intake, most, False
         app = web.Application(client_max_size=LARGEST, middlewares=[self._check])
         app.on_response_prepare.append(self._finish)
         app.add_routes(
@@ -277,8 +273,8 @@ class WebRoutes:
                 await asyncio.to_thread(guard.put_back, self._around.home, key)
             raise
         person = KEYS.encode({"chat": visitor.user})
-        self._chats.tell(person, event("reload", {}))
-        self._chats.tell(person, None)  # these event streams were opened with the former cookie's rights
+        self.chats.tell(person, event("reload", {}))
+        self.chats.tell(person, None)  # these event streams were opened with the former cookie's rights
         return self._to_chat(request, replace(visitor, appointed=True))
 
     def _to_chat(self, request: web.Request, visitor: Visitor) -> web.Response:
@@ -324,33 +320,33 @@ class WebRoutes:
         inbound = self._inbound(request, sent, key, sent.text, await self._attachments(user, sent.files))
         shown = await asyncio.to_thread(self._shown, inbound.attachments)
         # Take the number before `accept`: a command's answer may be sent before `accept` returns, and needs a higher number.
-        number = self._chats.number()
+        number = self.chats.number()
         taken = await self._intake.accept(inbound)
         if taken:
             message = WebMessage(number, key, "user", "message", sent.text, inbound.ts, files=shown)
-            self._chats.say(inbound.chat_key, message)
+            self.chats.say(inbound.chat_key, message)
         return web.json_response({"id": key, "taken": taken}, status=202)
 
     async def _attachments(self, user: str, ids: Sequence[str]) -> tuple[Attachment, ...]:
-        found = [await asyncio.to_thread(self._uploads.attachment, user, id_) for id_ in dict.fromkeys(ids)]
+        found = [await asyncio.to_thread(self.uploads.attachment, user, id_) for id_ in dict.fromkeys(ids)]
         if None in found:
             raise Refused(410, "web.file_gone")
         return tuple(filter(None, found))
 
     def _shown(self, files: Sequence[Attachment]) -> list[ChatFile]:
-        return [self._uploads.shown(one.ref, one.name, one.size) for one in files]
+        return [self.uploads.shown(one.ref, one.name, one.size) for one in files]
 
     # -- conversations ---------------------------------------------------------------------------------------
 
     async def _list(self, request: web.Request) -> web.Response:
         """Return the person's next conversations, most recently active first. `before` is the last one that the page has."""
-        before = request.query.get("before")
-        found = await self._intake.conversations(
+        chat, query, before = (
             _conversation(request, None),
-            query=request.query.get("q", ""),
-            after=None if before is None else _conversation(request, before),
-            limit=_LISTED + 1,
+            request.query.get("q", ""),
+            request.query.get("before"),
         )
+        after = None if before is None else _conversation(request, before)
+        found = await self._intake.conversations(chat, query=query, after=after, limit=_LISTED + 1)
         listed = [self._entry(one) for one in found[:_LISTED]]
         return web.json_response({"conversations": listed, "more": len(found) > _LISTED})
 
@@ -368,17 +364,13 @@ class WebRoutes:
         renamed = await self._intake.conversation(chat)
         if renamed is None:
             raise web.HTTPNotFound
-        self._chats.tell(chat.chat, event("conversation", self._entry(renamed)))
+        self.chats.tell(chat.chat, event("conversation", self._entry(renamed)))
         return web.json_response(self._entry(renamed))
 
     def _entry(self, one: Conversation) -> dict[str, Any]:
-        live = self._chats.chats.get(one.chat_key)
-        return {
-            "id": one.chat_key.thread or FIRST,
-            "title": one.title,
-            "ts": int(one.at * 1000),
-            "working": live is not None and live.working,
-        }
+        live, id_ = self.chats.chats.get(one.chat_key), one.chat_key.thread or FIRST
+        working = live is not None and live.working
+        return {"id": id_, "title": one.title, "ts": int(one.at * 1000), "working": working}
 
     # -- buttons, ratings and edits --------------------------------------------------------------------------
 
@@ -398,7 +390,7 @@ class WebRoutes:
         taken = await self._intake.accept(press)
         if taken and press.rating is not None:
             # The event also reaches the person's other tabs. A browser that reconnects gets all ratings.
-            self._chats.chat(press.chat_key).tell(event("ratings", {sent.of: press.rating}))
+            self.chats.chat(press.chat_key).tell(event("ratings", {sent.of: press.rating}))
         return web.json_response({"taken": taken}, status=202)
 
     async def _edit(self, request: web.Request) -> web.Response:
@@ -413,21 +405,21 @@ class WebRoutes:
             raise Refused(400, "local.empty")
         if await self._intake.acts(chat):
             raise Refused(409, "web.acting")
-        find = self._uploads.attachment
+        find = self.uploads.attachment
         found = [await asyncio.to_thread(find, chat.chat_id, one.id) for one in last.files if one.id]
         files = tuple(one for one in found if one is not None)
         facts = {"kind": "edit", "message_id": id_, "command": None, "renews": "", "attachments": files}
         taken = await self._intake.accept(edit.model_copy(update=facts))
         if taken:
             shown = await asyncio.to_thread(self._shown, files)
-            said = WebMessage(self._chats.number(), id_, "user", "message", sent.text, edit.ts, files=shown)
-            self._chats.change(chat, said)
+            said = WebMessage(self.chats.number(), id_, "user", "message", sent.text, edit.ts, files=shown)
+            self.chats.change(chat, said)
         return web.json_response({"taken": taken}, status=202)
 
     async def _last_said(self, chat: ChatKey) -> WebMessage | None:
         earlier = [line for line in await self._intake.recent(chat, _EARLIER) if line.role == "user"]
         lines = await self._lines(earlier)
-        said = [one for one in self._chats.chat(chat).said if one.role == "user"]
+        said = [one for one in self.chats.chat(chat).said if one.role == "user"]
         return next(reversed(_merge(lines, said)), None)
 
     # -- files -----------------------------------------------------------------------------------------------
@@ -440,17 +432,17 @@ class WebRoutes:
         if self._paused:
             raise Refused(503, "local.closing", retry=5)
         user = request[VISITOR].user
-        id_ = await asyncio.to_thread(self._uploads.begin, user, file.name, file.type, file.size)
+        id_ = await asyncio.to_thread(self.uploads.begin, user, file.name, file.type, file.size)
         return web.json_response({"id": id_}, status=201)
 
     async def _add_piece(self, request: web.Request) -> web.Response:
         user, id_, data = request[VISITOR].user, request.match_info["id"], await request.read()
         at = int(at) if (at := request.query.get("at", "")).isdecimal() else -1
         try:
-            have = await asyncio.to_thread(self._uploads.add, user, id_, at, data)
+            have = await asyncio.to_thread(self.uploads.add, user, id_, at, data)
         except ValueError:
             raise Refused(400, "web.unreadable") from None
-        kept = await asyncio.to_thread(self._uploads.attachment, user, id_)
+        kept = await asyncio.to_thread(self.uploads.attachment, user, id_)
         if kept is not None:  # also if the browser repeats the last piece because the response was lost
             (shown,) = await asyncio.to_thread(self._shown, [kept])
             return web.json_response({"have": kept.size, "whole": True, "file": shown.json()})
@@ -460,7 +452,7 @@ class WebRoutes:
         return web.json_response({"have": have, "whole": False}, status=status)
 
     async def _remove_file(self, request: web.Request) -> web.Response:
-        await asyncio.to_thread(self._uploads.remove, request[VISITOR].user, request.match_info["id"])
+        await asyncio.to_thread(self.uploads.remove, request[VISITOR].user, request.match_info["id"])
         return web.Response(status=204)
 
     async def _file_of_chat(self, request: web.Request) -> web.StreamResponse:
@@ -469,7 +461,7 @@ class WebRoutes:
         """
         key, name = KEYS.encode({"chat": request[VISITOR].user}), request.match_info["id"]
         found = await asyncio.to_thread(
-            lambda: self._sent_files.open(key, name) or self._uploads.open(key, name)
+            lambda: self.sent_files.open(key, name) or self.uploads.open(key, name)
         )
         if found is None:
             raise web.HTTPNotFound
@@ -517,17 +509,15 @@ class WebRoutes:
         ratings = await self._intake.ratings(key, since)
         lines = await self._lines(earlier)
         questions = await asyncio.to_thread(lambda: [_question(one) for one in asked])
-        response = web.StreamResponse(
-            headers={"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"}
-        )
+        response = web.StreamResponse(headers=_STREAM)
         self._welcome(request, response)
         await response.prepare(request)
         transport = request.transport
         stream = BrowserStream(transport.abort if transport is not None else lambda: None)
-        live = self._chats.chat(key)
+        live = self.chats.chat(key)
         for one in questions:
             if one.buttons is not None and one.buttons.question_id:
-                self._chats.ask(key, one)
+                self.chats.ask(key, one)
             else:  # the question is decided already
                 lines.append(one)
         # From here to the loop there is no await, so no message can be lost between the history and the stream.
@@ -561,10 +551,10 @@ class WebRoutes:
         if line.role == "user":
             came = meta.get("attachments")
             facts = [one for one in (came if isinstance(came, list) else ()) if isinstance(one, dict)]
-            files = [self._uploads.shown(one.get("ref"), one.get("name"), one.get("size")) for one in facts]
+            files = [self.uploads.shown(one.get("ref"), one.get("name"), one.get("size")) for one in facts]
             return WebMessage(0, id_, line.role, "message", line.text, line.ts, files=files, turn=turn)
         chat, ids = line.chat_key.chat, meta.get("messageIds", ())
-        files = [*filter(None, (self._sent_files.find(chat, str(one)) for one in ids))]
+        files = [*filter(None, (self.sent_files.find(chat, str(one)) for one in ids))]
         shown = nodes(line.text)
         return WebMessage(0, id_, line.role, "reply", line.text, line.ts, shown, files=files, turn=turn)
 
@@ -628,16 +618,11 @@ def _loop(loop: OpenLoop, user: str) -> dict[str, Any]:
     """Return an open loop as JSON. Name the loop's conversation only if it belongs to the person."""
     key, who = loop.chat_key, UserRef(NAME, user)
     own = key is not None and (key.channel, key.chat_id) == (NAME, user) and key.kind == THREAD
-    return {
-        "kind": loop.kind,
+    facts = {name: getattr(loop, name) for name in ("kind", "id", "why", "detail", "since", "due")}
+    return facts | {
         "label": say(f"waiting.kind_{loop.kind}"),
-        "id": loop.id,
         "what": loop.what.replace("`", ""),
-        "why": loop.why,
-        "detail": loop.detail,
         "state": say(f"jobs.state_{loop.state}") if loop.state else "",
-        "since": loop.since,
-        "due": loop.due,
         "who": "" if loop.person in {None, who} else loop.name or str(loop.person),
         "conversation": (key.thread or FIRST) if own and key is not None else None,
         "acts": [{"act": act, "label": say(f"buttons.{act}")} for act in loop.acts],
