@@ -13,7 +13,6 @@ import contextlib
 import functools
 import hashlib
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Protocol
 
 from bot import errors, text, ulids
 from bot.contracts.inbound import Attachment, Inbound
@@ -25,6 +24,7 @@ from bot.documents.file_types import FileType
 from bot.documents.parser_process import LARGEST
 from bot.llm.transcription import HttpTranscriber
 from bot.picture_head import picture_of
+from bot.rss_monitor import RssMonitor
 
 STEP = "attachment"
 """Value of `tool` in the metadata of artifacts that hold attached files."""
@@ -55,21 +55,6 @@ class SentFile:
     name: str
     picture: str
     room: int
-
-
-class _Shown(NamedTuple):
-    """Bytes of a picture or PDF that the model is shown, their media type, and their tokens."""
-
-    data: bytes
-    type: str
-    tokens: int
-
-
-class RssMonitor(Protocol):
-    """Interface of `bot.rss_monitor.RssMonitor`, which tells if memory is too short for reading files."""
-
-    @property
-    def full(self) -> bool: ...
 
 
 class FileReader:
@@ -171,25 +156,22 @@ class FileReader:
     async def _keep(self, found: tuple[FileType, bytes], file: SentFile) -> SeenFile:
         """Store the file's text with secrets redacted, and the bytes that the model is shown."""
         (kind, data), artifacts, chat = found, self._services.artifacts, file.inbound.chat_key
-        words, shown = None, None
+        seen, words, shown = SeenFile(), "", None
         if kind == "picture":
-            shown = await self._picture(data, file.room)
+            data, shown = await self._picture(data, file)
         elif kind == "pdf":
-            words, shown = await self._pdf(data, file.room)
+            words, shown = await self._pdf(data, file)
         else:
             words = await asyncio.to_thread(self._cleaned, await self._text(kind, data))
         put = functools.partial(artifacts.put, chat_key=chat, request_id=file.inbound.request_id, tool=STEP)
-        seen = SeenFile()
-        if words is not None:
+        if words.strip() or shown is None:
             await put(words, tool_use_id=file.name, artifact_id=file.name)
             page = await artifacts.read(file.name, chat, offset=0, limit=HEAD)
             seen = SeenFile(file.name, page.characters, page.lines, page.text)
         if shown is not None:
-            packed = base64.b64encode(shown.data).decode()
+            packed = base64.b64encode(data).decode()
             await put(packed, tool_use_id=file.name, artifact_id=file.picture)
-            about = ShownFile(file.picture, shown.type, len(shown.data), shown.tokens)
-            seen = replace(seen, shown=about)
-        return seen
+        return replace(seen, shown=shown)
 
     async def _text(self, kind: FileType, data: bytes) -> str:
         if kind == "recording" and self._transcriber is not None:
@@ -205,37 +187,37 @@ class FileReader:
             raise errors.NoReadableText
         return decoded
 
-    async def _pdf(self, data: bytes, room: int) -> tuple[str | None, _Shown | None]:
-        """Return the text of a PDF, and the PDF itself if it is short and contains no secret. Raises
+    async def _pdf(self, data: bytes, file: SentFile) -> tuple[str, ShownFile | None]:
+        """Return the text of a PDF. The PDF itself is shown too if it is short and contains no secret. Raises
         `errors.NoReadableText` if the PDF has no text and cannot be shown.
         """
         found = await parser_process.read_pdf(data, self._limits.max_bytes)
         words = await asyncio.to_thread(self._cleaned, found.text)
-        fits = found.pages <= self._limits.pdf_pages and len(data) <= min(room, parser_process.PDF_BYTES)
+        fits = found.pages <= self._limits.pdf_pages and len(data) <= min(file.room, parser_process.PDF_BYTES)
         # Text in a PDF is compressed, so secrets are found only after extraction.
-        clean = words == found.text and await asyncio.to_thread(self._is_clean, data)
-        if not words.strip() and not (fits and clean):
-            if fits:
-                raise errors.NoReadableText(SECRETIVE, "secret")
-            why = f"it has {found.pages} pages and no text that could be read"
-            raise errors.NoReadableText(why, "pages", found.pages)
-        shown = _Shown(data, "application/pdf", found.tokens) if fits and clean else None
-        return words if words.strip() else None, shown
+        if fits and words == found.text and await asyncio.to_thread(self._is_clean, data):
+            return words, ShownFile(file.picture, "application/pdf", len(data), found.tokens)
+        if words.strip():
+            return words, None
+        if fits:
+            raise errors.NoReadableText(SECRETIVE, "secret")
+        why = f"it has {found.pages} pages and no text that could be read"
+        raise errors.NoReadableText(why, "pages", found.pages)
 
-    async def _picture(self, data: bytes, room: int) -> _Shown:
+    async def _picture(self, data: bytes, file: SentFile) -> tuple[bytes, ShownFile]:
         """Return a picture, scaled down to a size that can be sent to the model. Raises `errors.NoReadableText`."""
         if not self._limits.pictures:
             raise errors.NoReadableText
-        data = await parser_process.fitting(data, room)
+        data = await parser_process.fitting(data, file.room)
         picture = picture_of(data)
         if picture is None:
             raise errors.NoReadableText
-        if len(data) > room:
+        if len(data) > file.room:
             why = f"the pictures of one message may have {size_in_words(TOGETHER)} together"
             raise errors.NoReadableText(why, "pictures", TOGETHER)
         if not await asyncio.to_thread(self._is_clean, data):
             raise errors.NoReadableText(SECRETIVE, "secret")
-        return _Shown(data, picture.type, picture.tokens)
+        return data, ShownFile(file.picture, picture.type, len(data), picture.tokens)
 
     def _cleaned(self, words: str) -> str:
         return self._services.redact(text.clean(words))
