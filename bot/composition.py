@@ -24,7 +24,7 @@ from bot.contracts.environment import Log
 from bot.contracts.identity import UserRef
 from bot.contracts.model import Model
 from bot.core import feature
-from bot.core.access import Access, InboundCleaner, Memberships
+from bot.core.access import Access, Memberships
 from bot.core.agent import AgentDeps, ModelDeps
 from bot.core.archive_files import ChatStore
 from bot.core.attachments import FileReader
@@ -37,7 +37,7 @@ from bot.core.fallback import Fallback, FallbackModel, ProviderFallbacks
 from bot.core.feature import Door, Runtime
 from bot.core.intake import Intake as CoreIntake
 from bot.core.locales import Locales
-from bot.core.operators import Maintenance, OperatorAlerts, OperatorChats
+from bot.core.operators import Maintenance, OperatorAlerts
 from bot.core.outbox import Outbox
 from bot.core.outgoing import Saying
 from bot.core.outgoing_files import OutgoingFiles
@@ -112,14 +112,16 @@ class Gateway:
         log.observers.append(UsageRecorder(chats).observe)
         memberships = Memberships(channels, log)
         allow = {name: frozenset(getattr(one, "allow", ())) for name, one in settings.channels.items()}
-        access = Access(services.manifests, allow, services.operators, services.lists, memberships)
+        access = Access(
+            services.manifests, allow, services.operators, services.lists, memberships, services.redact
+        )
         for name in channels:
             access.prove(name)
 
         # Sending of messages.
         self.locales = locales = Locales(chats, zone=settings.schedule.timezone)
-        saying, operator_chats = Saying(channels, services.redact), OperatorChats(services)
-        alerts = OperatorAlerts(services, chats, operator_chats, memberships, saying, locales)
+        saying = Saying(channels, services.redact)
+        alerts = OperatorAlerts(services, chats, memberships, saying, locales)
         limits = RateLimiter(services.manifests, clock, limits=settings.delivery.limits)
         self.files = files = OutgoingFiles(services, chats)
         outbox = Outbox(services, chats, event_log, files, limits, alerts)
@@ -133,7 +135,6 @@ class Gateway:
             event_log=event_log,
             access=access,
             memberships=memberships,
-            operator_chats=operator_chats,
             alerts=alerts,
             locales=locales,
             saying=saying,
@@ -172,10 +173,9 @@ class Gateway:
             limits = channels[channel].reading_limits if settings.delivery.long_as_files else None
             return ReplyPorts(channels[channel].split, show, limits, services.redact, files)
 
-        cleaner = InboundCleaner(services.redact, access)
         agent = self._agent(alerts, memberships, spending)
         reader = FileReader(services, memory)
-        self.turns = turns = Turns(agent, chats, event_log, reply, reader, door=door, cleaner=cleaner)
+        self.turns = turns = Turns(agent, chats, event_log, reply, reader, door=door, access=access)
 
         # Receiving of messages.
         self.runner = Runner(
@@ -191,7 +191,7 @@ class Gateway:
             alerts=alerts,
         )
         self.intake = CoreIntake(
-            services, chats, event_log, access, cleaner, door, alerts, archive, locales, turns.models
+            services, chats, event_log, access, door, alerts, archive, locales, turns.models
         )
         self.import_ship = functools.partial(
             import_ship,

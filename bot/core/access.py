@@ -1,4 +1,6 @@
-"""Access control: the class `Access` decides who may use the bot. The bot does not store the texts of strangers."""
+"""Access control: the class `Access` decides who may use the bot, and cleans the texts of admitted people. The bot does not
+store the texts of strangers.
+"""
 
 from __future__ import annotations
 
@@ -122,6 +124,7 @@ class Access:
     operators: Collection[UserRef]
     lists: AccessList
     memberships: Memberships
+    redact: Redact
 
     def judge(self, inbound: Inbound) -> Verdict:
         """Return the verdict on the sender of an incoming message, command or signal: admitted or not, and the reason."""
@@ -134,15 +137,18 @@ class Access:
 
     def prove(self, channel: str) -> None:
         """Raise `errors.ConfigError` if the rules would admit a stranger, unless the channel is `local` or lists "*"."""
-        listed = self.lists.allowed(channel) | self.allow.get(channel, frozenset())
+        if self.manifests[channel].access == "local" or EVERYONE in self._listed(channel):
+            return
         people = [UserRef(channel, nobody) for nobody in ("", _ANYBODY)]
         kinds: tuple[ChatType, ...] = ("direct", "group")
-        admitted = any(self.standing(one, "\0nowhere", kind).allowed for one in people for kind in kinds)
-        if admitted and self.manifests[channel].access != "local" and EVERYONE not in listed:
+        if any(self.standing(one, "\0nowhere", kind).allowed for one in people for kind in kinds):
             raise errors.ConfigError(
                 f"channels.{channel}.allow: found that a stranger would be let in, expected that nobody is who is not "
                 'listed; write "*" if everyone may talk to it'
             )
+
+    def _listed(self, channel: str) -> frozenset[str]:
+        return self.lists.allowed(channel) | self.allow.get(channel, frozenset())
 
     def standing(self, person: UserRef, chat_id: str, chat_type: ChatType) -> Verdict:
         """Return the verdict on a person in a chat: admitted or not, and the reason. `person.user_id` is "" if the
@@ -156,7 +162,7 @@ class Access:
         if chat_type == "group":
             # A platform may give a chat a new id. The rules may name an old id, so check all ids.
             ids |= self.memberships.same_chat(channel, chat_id)
-        listed = self.lists.allowed(channel) | self.allow.get(channel, frozenset())
+        listed = self._listed(channel)
         # The first rule that matches decides.
         checks = (
             (ids & manifest.never_admit, Verdict(False, "never")),
@@ -178,13 +184,7 @@ class Access:
         """Return True if the person is an operator. A person without a user id ("") never is."""
         return bool(person.user_id) and person in self.operators
 
-
-@dataclass(eq=False)
-class InboundCleaner:
-    """Redacts secrets in incoming messages, and removes quoted messages whose authors are not admitted."""
-
-    redact: Redact
-    access: Access
+    # ------------------------------------------------------------ texts
 
     def words(self, words: str) -> str:
         return self.redact(text.clean(words))
@@ -217,9 +217,7 @@ class InboundCleaner:
 
         def knows(message: Quoted) -> bool:
             author = UserRef(inbound.channel, message.user_id or "")
-            return message.from_self or (
-                self.access.standing(author, inbound.chat_id, inbound.chat_type).allowed
-            )
+            return message.from_self or self.standing(author, inbound.chat_id, inbound.chat_type).allowed
 
         return tuple(
             self._redacted(

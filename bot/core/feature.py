@@ -32,7 +32,7 @@ from bot.core.event_log import EventLog
 from bot.core.events import TurnEndState
 from bot.core.exports import Exporter
 from bot.core.locales import Locales
-from bot.core.operators import OperatorAlerts, OperatorChats
+from bot.core.operators import OperatorAlerts
 from bot.core.outbox import Outbox
 from bot.core.outgoing import Question, Saying
 from bot.core.outgoing_files import OutgoingFiles
@@ -67,7 +67,6 @@ class Runtime(Services):
     event_log: EventLog
     access: Access
     memberships: Memberships
-    operator_chats: OperatorChats
     alerts: OperatorAlerts
     locales: Locales
     saying: Saying

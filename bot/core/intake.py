@@ -19,7 +19,7 @@ from bot.contracts.identity import CONSOLE, ChatKey, UserRef
 from bot.contracts.inbound import Command, Inbound
 from bot.contracts.model import DEMO, AnsweringModel
 from bot.core import events
-from bot.core.access import Access, InboundCleaner, request_of
+from bot.core.access import Access, request_of
 from bot.core.agent import ModelDeps
 from bot.core.archive_files import ChatStore
 from bot.core.chat import STOPPABLE, Chat, plain
@@ -46,7 +46,6 @@ class Intake:
     chats: Chats
     event_log: EventLog
     access: Access
-    cleaner: InboundCleaner
     door: Door
     alerts: OperatorNotices
     archive: ChatStore
@@ -58,7 +57,7 @@ class Intake:
         """Platform keys of messages that are being accepted. A key's flag is set when its message is done."""
 
     async def accept(self, inbound: Inbound) -> bool:
-        inbound = self.cleaner.cleaned(inbound)
+        inbound = self.access.cleaned(inbound)
         verdict = self.access.judge(inbound)
         if not verdict.allowed:
             asks = self._refused(inbound, verdict.reason)
@@ -74,7 +73,7 @@ class Intake:
                 # Wait until the event is on disk. Only then may the platform get a confirmation.
                 await self.event_log.committed(patient=False)
                 return False
-            quoted = self.cleaner.admitted(inbound, inbound.quoted)
+            quoted = self.access.admitted(inbound, inbound.quoted)
             said = inbound.model_copy(update={"request_id": self.services.ids.ulid(), "quoted": quoted})
             said = self._meant(await self.chats.get(said.chat_key), said)
             found = await self.door.before_intake(said) if verdict.allowed else (said,)
@@ -148,7 +147,7 @@ class Intake:
 
     async def keep_dead_letter(self, channel: str, key: str, raw: str, reason: str) -> None:
         chat = await self.chats.get(NO_CHAT)
-        self.chats.append(Fact(chat.key, events.Unreadable(channel, key, self.cleaner.words(raw), reason)))
+        self.chats.append(Fact(chat.key, events.Unreadable(channel, key, self.access.words(raw), reason)))
         self.services.log.write(
             "error",
             "an event could not be read and went to the dead letters",
@@ -196,7 +195,7 @@ class Intake:
         return None if at is None else Conversation(chat_key, (await self._titles([chat_key]))[chat_key], at)
 
     async def rename(self, chat_key: ChatKey, name: str, person: UserRef) -> None:
-        name = text.preview(self.cleaner.words(name), LONGEST_TITLE)
+        name = text.preview(self.access.words(name), LONGEST_TITLE)
         await self.chats.get(chat_key)
         fact = events.FactSet(TITLE, str(chat_key), {"name": name} if name else None)
         self.chats.append(Fact(chat_key, fact, person=person.user_id))

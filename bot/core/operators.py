@@ -40,7 +40,6 @@ class OperatorAlerts:
 
     services: Services
     chats: Chats
-    operators: OperatorChats
     memberships: Memberships
     saying: Saying
     locales: Locales
@@ -79,11 +78,20 @@ class OperatorAlerts:
             return
         facts = [Fact(chat.key, events.FactSet(TOLD, subject, {"at": now}))]
         name = self.services.ids.ulid()
-        for operator, to in self.operators.people(name):
+        for operator, to in self.people(name):
             with speaking(*self.locales.of_person(operator)):
                 rows = self.saying.rows(f"{name}/{to.chat_key}", to, str(self.memberships.called(words)))
             facts += [Fact(chat.key, row) for row in rows]
         self.chats.append(*facts)
+
+    def people(self, request_id: str) -> Iterator[tuple[UserRef, Address]]:
+        """Yield each operator with the address of the operator's direct chat on a running channel."""
+        for operator in sorted(self.services.operators):
+            manifest = self.services.manifests.get(operator.channel)
+            if operator.channel in self.services.channels and manifest and manifest.direct:
+                target = manifest.direct(operator.user_id)
+                key = manifest.encode(target)
+                yield operator, Address(operator.channel, key.chat_id, key, "direct", target, request_id)
 
 
 def who_decided(verdict: Verdict, nameless: str) -> str:
@@ -92,28 +100,6 @@ def who_decided(verdict: Verdict, nameless: str) -> str:
         return say("operators.the_console")
     # People choose their names freely, so formatting and links in names are not rendered.
     return f"`{named(verdict.name)}`" if verdict.name.strip() else say(nameless)
-
-
-@dataclass(eq=False)
-class OperatorChats:
-    """The operators' direct chats on the running channels."""
-
-    services: Services
-
-    def people(self, request_id: str) -> Iterator[tuple[UserRef, Address]]:
-        for operator in sorted(self.services.operators):
-            manifest = self.services.manifests.get(operator.channel)
-            if (
-                operator.channel in self.services.channels
-                and manifest is not None
-                and manifest.direct is not None
-            ):
-                target = manifest.direct(operator.user_id)
-                chat_key = manifest.encode(target)
-                yield (
-                    operator,
-                    Address(operator.channel, chat_key.chat_id, chat_key, "direct", target, request_id),
-                )
 
 
 PROBE_SECONDS = 5.0

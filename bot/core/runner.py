@@ -19,7 +19,7 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.core import chat as life
 from bot.core import events, quotes
-from bot.core.access import InboundCleaner
+from bot.core.access import Access
 from bot.core.agent import EFFORT, MODEL, AgentDeps, ModelDeps, effort_of
 from bot.core.attachments import FileReader
 from bot.core.chat import Chat
@@ -80,7 +80,7 @@ class Turns:
     reply: Callable[[Chat, str], ReplyPorts]
     files: FileReader
     door: Door
-    cleaner: InboundCleaner
+    access: Access
 
     def __post_init__(self) -> None:
         self.summaries = Summaries(self.agent, lambda chat, data: self.chats.append(Fact(chat.key, data)))
@@ -104,7 +104,7 @@ class Turns:
             edits = chat.untold_edits if opens else []
             quoted = [quotes.edited(one) for one in edits]
             quoted += await self.door.before_turn(chat, inbound) if opens else []
-            admitted = self.cleaner.admitted(inbound, quoted)
+            admitted = self.access.admitted(inbound, quoted)
             begins = opens and not seen
             said = await user_message(inbound, admitted, files, agent, seen, wrong=wrong, begins=begins)
             return events.Told(said, (inbound.request_id,), tuple(one.request_id for one in edits))

@@ -27,7 +27,6 @@ from bot.contracts.inbound import Inbound
 from bot.contracts.model import ModelFacts, ModelReply, ModelRequest, Usage
 from bot.contracts.tools import Effect
 from bot.core import chat, events
-from bot.core.access import InboundCleaner
 from bot.core.agent import AgentDeps, ModelDeps
 from bot.core.archive_files import ChatStore
 from bot.core.chats import Chats, Fact
@@ -274,7 +273,7 @@ class Chat:
             lambda *_: ports,
             nobody,
             door=door,
-            cleaner=InboundCleaner(str, nobody),
+            access=nobody,
         )
         self._runner = Runner(
             agent,

@@ -77,7 +77,7 @@ class Admissions(QuestionService):
         who = str(inbound.person)
         # People choose their names freely, so the name is quoted as code: formatting, links and ids in it stay plain text.
         shown = f"`{named(inbound.user_name)}` ({who})" if inbound.user_name else who
-        for operator, to in run.operator_chats.people(name) if told else ():
+        for operator, to in run.alerts.people(name) if told else ():
             with speaking(*run.locales.of_person(operator)):
                 place, prefix = run.memberships.place(inbound), self._manifests[to.channel].command_prefix
                 words = say("strangers.question", who=shown, id=who, place=place, prefix=prefix)

@@ -142,7 +142,7 @@ class Approvals(QuestionService):
                 return await self._ask(chat, found, first, to, all_choices)
 
         alone = first.person in self._run.operators or asked.own
-        elsewhere = [] if alone else self._run.operator_chats.people(asked.request_id)
+        elsewhere = [] if alone else self._run.alerts.people(asked.request_id)
         theirs = await asyncio.gather(*starmap(ask_operator, elsewhere))
         choices = self._choices(asked, first.person)
         if not choices and first.chat_type == "group" and not await self._reached(chat, found, theirs):

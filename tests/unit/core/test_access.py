@@ -15,7 +15,7 @@ from bot.access_list import AccessList
 from bot.contracts.channel import ChannelSettings, Manifest, Pace
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound
-from bot.core.access import Access, InboundCleaner, Memberships, Verdict
+from bot.core.access import Access, Memberships, Verdict
 from bot.core.feature import Door
 from bot.core.intake import Intake
 from bot.system import SystemClock, UlidSource
@@ -69,7 +69,7 @@ MANIFESTS = {
 def access_of(allow: set[str], lists: Lists | None = None, of: type[Access] = Access) -> Access:
     operators = frozenset({UserRef("tele", "1")})
     everywhere = Memberships({}, Lines())
-    return of(MANIFESTS, {"tele": frozenset(allow)}, operators, lists or Lists(), everywhere)
+    return of(MANIFESTS, {"tele": frozenset(allow)}, operators, lists or Lists(), everywhere, Redactor(()))
 
 
 @pytest.mark.parametrize(
@@ -114,8 +114,8 @@ async def test_no_kind_of_event_of_a_stranger_leaves_its_words() -> None:
     log, lines, access = MemoryLog(), Lines(), access_of({"77"})
     services: Any = SimpleNamespace(clock=SystemClock(), ids=UlidSource(), log=lines)
     unused: Any = None
-    chats, cleaner = chats_of(log), InboundCleaner(Redactor(()), access)
-    intake = Intake(services, chats, log, access, cleaner, Door(), unused, unused, unused, unused)
+    chats = chats_of(log)
+    intake = Intake(services, chats, log, access, Door(), unused, unused, unused, unused)
     kinds = get_args(Inbound.model_fields["kind"].annotation)
     addresses = get_args(Inbound.model_fields["addressed"].annotation)
     for kind, addressed, chat_type in itertools.product(kinds, addresses, ("direct", "group")):
@@ -130,18 +130,18 @@ async def test_no_kind_of_event_of_a_stranger_leaves_its_words() -> None:
     assert all(chat.turn is None and not chat.waiting for chat in chats)
 
 
+def test_nobody_is_no_operator_whatever_the_lists_have() -> None:
+    nobody = UserRef("tele", "")
+    access = Access(MANIFESTS, {}, frozenset({nobody}), Lists(), Memberships({}, Lines()), Redactor(()))
+    assert not access.is_operator(nobody)
+    assert not access.standing(nobody, "77", "direct").allowed
+
+
 @pytest.mark.parametrize(
     ("allow", "channel"), [(set(), "tele"), ({"77", "-100"}, "tele"), ({"*"}, "tele"), (set(), "local")]
 )
 def test_a_start_proves_that_strangers_stay_out(allow: set[str], channel: str) -> None:
     access_of(allow).prove(channel)
-
-
-def test_nobody_is_no_operator_whatever_the_lists_have() -> None:
-    nobody = UserRef("tele", "")
-    access = Access(MANIFESTS, {}, frozenset({nobody}), Lists(), Memberships({}, Lines()))
-    assert not access.is_operator(nobody)
-    assert not access.standing(nobody, "77", "direct").allowed
 
 
 def test_a_gateway_that_would_let_a_stranger_in_does_not_start() -> None:

@@ -41,13 +41,15 @@ def chats_of(log: MemoryLog, mode: QueueMode = MODES["steer"]) -> Chats:
 
 
 def intake_of(chats: Chats, log: MemoryLog) -> Intake:
-    cleaner: Any = SimpleNamespace(cleaned=lambda one: one, admitted=lambda _, quoted: quoted)
     access: Any = SimpleNamespace(
-        judge=lambda _: SimpleNamespace(allowed=True, reason="listed"), is_operator=lambda _: False
+        judge=lambda _: SimpleNamespace(allowed=True, reason="listed"),
+        is_operator=lambda _: False,
+        cleaned=lambda one: one,
+        admitted=lambda _, quoted: quoted,
     )
     services: Any = SimpleNamespace(clock=SystemClock(), ids=UlidSource(), log=Lines())
     unused: Any = None
-    return Intake(services, chats, log, access, cleaner, Door(), unused, unused, unused, unused)
+    return Intake(services, chats, log, access, Door(), unused, unused, unused, unused)
 
 
 async def test_what_is_brought_twice_is_not_confirmed_before_it_is_on_disk() -> None:
