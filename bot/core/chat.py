@@ -344,13 +344,11 @@ class Chat:
     @property
     def open_since(self) -> int | None:
         """Return the number of the oldest event that unfinished work needs; None if no work is unfinished."""
-        needed = [
-            *(one.since for one in self.beside.values()),
-            *(one.since for queue in self._people.values() for one in queue),
-            *(one.seq for one in self.outbox.values()),
-            *(one.seq for one in self.questions.values()),
-            *([self.turn.since] if self.turn is not None else ()),
-        ]
+        needed = [] if self.turn is None else [self.turn.since]
+        needed += [one.since for one in self.beside.values()] if self.beside else ()
+        needed += [one.since for queue in self._people.values() for one in queue] if self._people else ()
+        needed += [one.seq for one in self.outbox.values()] if self.outbox else ()
+        needed += [one.seq for one in self.questions.values()] if self.questions else ()
         return min(needed, default=None)
 
     @property

@@ -45,11 +45,12 @@ class KeptTurn:
     entries: tuple[ContextEntry, ...]
     began: float
     since: int
+    sources: frozenset[str] = field(init=False)
+    """Ids of the requests (messages of people) that the turn answered."""
 
-    @property
-    def sources(self) -> frozenset[str]:
-        """Return the ids of the requests (messages of people) that the turn answered."""
-        return frozenset({self.id}.union(*(one.sources for one in self.entries)))
+    def __post_init__(self) -> None:
+        found = frozenset({self.id}.union(*[one.sources for one in self.entries]))
+        object.__setattr__(self, "sources", found)
 
 
 @dataclass(slots=True)
@@ -176,13 +177,11 @@ class AgentContextStore:
     @property
     def base(self) -> int | None:
         """Return the number of the oldest event that rebuilding the context needs; None if the context is empty."""
-        lasting = {
-            events.Cut.kind: self.head,
-            events.Framed.kind: self.frame,
-            events.Remembered.kind: self.memory,
-        }
-        stated = [self._stated[kind] for kind, one in lasting.items() if one is not None]
-        return min([*(turn.since for turn in self.turns[:1]), *stated], default=None)
+        needed = [self.turns[0].since] if self.turns else []
+        needed += [self._stated[events.Cut.kind]] if self.head is not None else ()
+        needed += [self._stated[events.Framed.kind]] if self.frame is not None else ()
+        needed += [self._stated[events.Remembered.kind]] if self.memory is not None else ()
+        return min(needed, default=None)
 
     @property
     def out_of_reach(self) -> list[events.EventData]:

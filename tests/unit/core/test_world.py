@@ -41,7 +41,10 @@ RULES: dict[str, tuple[str, str]] = {
         "        if turn.phase in STOPPABLE:\n            turn.phase",
         "        if turn.phase is not Phase.ENDED:\n            turn.phase",
     ),
-    "a queued message is unfinished": ("*(one.seq for one in self.outbox.values()),", ""),
+    "a queued message is unfinished": (
+        "needed += [one.seq for one in self.outbox.values()] if self.outbox else ()",
+        "pass",
+    ),
     "a live message whose turn is over comes to its end": (
         "if row.outdated or (over and row.turn not in answering):",
         "if row.outdated:",
@@ -83,10 +86,13 @@ RULES: dict[str, tuple[str, str]] = {
     ),
     "a task that has begun goes on in its chat": ("turn.tasks[data.call] = data.task", "pass"),
     "a message is unfinished until it is answered": (
-        "*(one.since for queue in self._people.values() for one in queue),",
-        "",
+        "needed += [one.since for queue in self._people.values() for one in queue] if self._people else ()",
+        "pass",
     ),
-    "a running turn is unfinished": ("*([self.turn.since] if self.turn is not None else ()),", ""),
+    "a running turn is unfinished": (
+        "needed = [] if self.turn is None else [self.turn.since]",
+        "needed = []",
+    ),
     "nothing is due in the chat of a task": ("if self.task is not None:", "if False:"),
     "a tool that has begun is not run again": ("turn.tools[data.call] = data.boot", "pass"),
 }
