@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import os
 import random
 import secrets
@@ -11,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from bot import file_access, ulids
 from bot.contracts.environment import Clock
@@ -80,28 +82,6 @@ class UlidSource:
         return ulids.written(number)
 
 
-class SystemFile:
-    """Implements `contracts.environment.OpenFile`. `handle` is None for a file that does not exist."""
-
-    def __init__(self, handle: int | None) -> None:
-        self._handle = handle
-        self.size = os.fstat(handle).st_size if handle is not None else 0
-
-    def read(self, offset: int, count: int) -> bytes:
-        found = b""
-        while self._handle is not None and len(found) < count:
-            piece = os.pread(self._handle, count - len(found), offset + len(found))
-            if not piece:
-                break
-            found += piece
-        return found
-
-    def close(self) -> None:
-        handle, self._handle = self._handle, None
-        if handle is not None:
-            os.close(handle)
-
-
 def read_link(path: str) -> str | None:
     """Return the target of a symbolic link; None if no link can be read at the path."""
     try:
@@ -135,9 +115,7 @@ class SystemDisk:
             if new:
                 # Without this sync, a power failure could lose the new file's name.
                 _fsync(path.parent)
-            view = memoryview(data)
-            while view:
-                view = view[os.write(handle, view) :]
+            _write(handle, data)
             if sync:
                 os.fdatasync(handle) if hasattr(os, "fdatasync") else os.fsync(handle)
         finally:
@@ -148,27 +126,21 @@ class SystemDisk:
             _fsync(path)
 
     def read(self, path: Path) -> bytes:
-        try:
-            handle = _opened(path, os.O_RDONLY)
-        except FileNotFoundError:
-            return b""
-        with os.fdopen(handle, "rb") as file:
+        with self.open(path) as file:
             return file.read()
 
-    def open(self, path: Path) -> SystemFile:
+    def open(self, path: Path) -> BinaryIO:
         try:
-            return SystemFile(_opened(path, os.O_RDONLY))
+            return os.fdopen(_opened(path, os.O_RDONLY), "rb")
         except FileNotFoundError:
-            return SystemFile(None)
+            return io.BytesIO()
 
     def replace(self, path: Path, data: bytes) -> None:
         scratch = self._made(path).with_name(f".{secrets.token_hex(6)}.tmp")
         try:
             handle = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             try:
-                view = memoryview(data)
-                while view:
-                    view = view[os.write(handle, view) :]
+                _write(handle, data)
                 os.fsync(handle)
             finally:
                 os.close(handle)
@@ -199,13 +171,6 @@ class SystemDisk:
         except (FileNotFoundError, NotADirectoryError):
             return []
 
-    def exists(self, path: Path) -> bool:
-        try:
-            path.lstat()
-        except FileNotFoundError:
-            return False
-        return True
-
     @staticmethod
     def _made(path: Path, *, sync: bool = True) -> Path:
         if not path.parent.is_dir():
@@ -214,6 +179,12 @@ class SystemDisk:
             for folder in missing if sync else ():
                 _fsync(folder.parent)
         return path
+
+
+def _write(handle: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(handle, view) :]
 
 
 def _fsync(path: Path) -> None:

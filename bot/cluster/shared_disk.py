@@ -64,7 +64,7 @@ class SharedDisk:
         self._kept: dict[str, tuple[int, int] | None] = {}
         self._last = 0
         self.read, self.open, self.size = inner.read, inner.open, inner.size
-        self.names, self.exists = inner.names, inner.exists
+        self.names = inner.names
 
     # ------------------------------------------------------------ the copies
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, BinaryIO, Protocol, TypeVar
 
 from bot.contracts.base import Level
 from bot.contracts.identity import ChatKey
@@ -51,19 +51,6 @@ async def off_loop(size: int, most: int, work: Callable[[], _R]) -> _R:
     return work() if size <= most else await asyncio.to_thread(work)
 
 
-class OpenFile(Protocol):
-    """A snapshot of a file, which is read in pieces. Methods block. The caller of `Disk.open` must close it."""
-
-    @property
-    def size(self) -> int:
-        """Return the size in bytes when the file was opened."""
-
-    def read(self, offset: int, count: int) -> bytes:
-        """Return `count` bytes from `offset`; fewer only at the end of the file."""
-
-    def close(self) -> None: ...
-
-
 class Disk(Protocol):
     """The file system. Methods block, so call them on a writer thread or through `asyncio.to_thread`.
     Folders are created with mode 0700, files with 0600.
@@ -80,10 +67,8 @@ class Disk(Protocol):
     def read(self, path: Path) -> bytes:
         """Return the whole content of a file; b"" if the file does not exist."""
 
-    def open(self, path: Path) -> OpenFile:
-        """Open a file for reading in pieces. A missing file counts as empty. A later `replace` does not change the open
-        file's content.
-        """
+    def open(self, path: Path) -> BinaryIO:
+        """Open a file for reading. A missing file counts as empty. A later `replace` does not change the open file's content."""
 
     def replace(self, path: Path, data: bytes) -> None:
         """Write a whole file atomically: write a temporary file, fsync it, rename it, and fsync the folder."""
@@ -96,11 +81,6 @@ class Disk(Protocol):
 
     def names(self, folder: Path) -> list[str]:
         """Return the sorted names in a folder; [] if the folder does not exist."""
-
-    def exists(self, path: Path) -> bool:
-        """Return True for a file, folder or link. This is the only method that may be called on the event
-        loop, since it takes microseconds.
-        """
 
 
 class Ids(Protocol):

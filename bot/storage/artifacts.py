@@ -5,7 +5,6 @@ JSON metadata, then the text. Artifacts do not change, except the transcript of 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -222,8 +221,8 @@ class ArtifactStore:
 
 def what_of(disk: Disk, path: Path) -> Json:
     """Return an artifact's metadata; {} if the artifact has none. Raises OSError."""
-    with closing(disk.open(path)) as file:
-        first, _, _ = file.read(0, _ABOUT).partition(b"\n")
+    with disk.open(path) as file:
+        first, _, _ = file.read(_ABOUT).partition(b"\n")
     return jsonl.loads(first) or {}
 
 

@@ -18,7 +18,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from bot import errors, text
 from bot.contracts.base import Json
-from bot.contracts.environment import Disk, OpenFile
+from bot.contracts.environment import Disk
 
 LOCK = ".lock"
 PIECE = 64 * 1024
@@ -136,13 +136,3 @@ def tidy(disk: Disk, folder: Path) -> None:
     for name in disk.names(folder):
         if _SCRATCH.fullmatch(name):
             disk.remove(folder / name)
-
-
-def lines(file: OpenFile) -> Iterator[bytes]:
-    rest, at = b"", 0
-    while piece := file.read(at, PIECE):
-        at += len(piece)
-        *whole, rest = (rest + piece).split(b"\n")
-        yield from whole
-    if rest:
-        yield rest

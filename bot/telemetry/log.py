@@ -4,6 +4,7 @@ turn. A separate thread writes the log, so that callers do not wait for the disk
 
 from __future__ import annotations
 
+import io
 import itertools
 import json
 import logging
@@ -13,7 +14,7 @@ import threading
 import traceback
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
@@ -267,9 +268,10 @@ class JsonlLog:
             try:
                 path = self._file_of(day)
                 # A killed process or a full disk may have left an incomplete line, so a line break is added first.
-                with closing(self._disk.open(path)) as file:
-                    torn = file.size and file.read(file.size - 1, 1) != b"\n"
-                self._disk.append(path, b"\n" * bool(torn) + b"".join(data))
+                with self._disk.open(path) as file:
+                    file.seek(max(0, file.seek(0, io.SEEK_END) - 1))
+                    torn = file.read(1) not in {b"", b"\n"}
+                self._disk.append(path, b"\n" * torn + b"".join(data))
                 self._sound = True
             except OSError as error:
                 if self._sound:
@@ -331,8 +333,8 @@ class JsonlLog:
         if path == self._current:
             return
         packer = zlib.compressobj(wbits=zlib.MAX_WBITS + 16)
-        with closing(self._disk.open(path)) as file:
-            pieces = [packer.compress(file.read(at, PIECE)) for at in range(0, file.size, PIECE)]
+        with self._disk.open(path) as file:
+            pieces = [packer.compress(piece) for piece in iter(lambda: file.read(PIECE), b"")]
         self._disk.replace(path.with_name(path.name + PACKED), b"".join([*pieces, packer.flush()]))
         self._disk.remove(path)
 

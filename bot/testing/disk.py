@@ -9,9 +9,9 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NoReturn, Protocol, TypeVar
+from typing import BinaryIO, Literal, NoReturn, Protocol, TypeVar
 
-from bot.contracts.environment import Disk, OpenFile
+from bot.contracts.environment import Disk
 
 Kind = Literal[
     "append",
@@ -23,7 +23,6 @@ Kind = Literal[
     "remove",
     "size",
     "names",
-    "exists",
     "write",
     "*",
 ]
@@ -152,7 +151,7 @@ class FaultyDisk:
     def read(self, path: Path) -> bytes:
         return self._operate("read", path, lambda: self._inner.read(path))
 
-    def open(self, path: Path) -> OpenFile:
+    def open(self, path: Path) -> BinaryIO:
         """Open a file. Opening counts as a read; later reads of the open file do not fail."""
         return self._operate("read", path, lambda: self._inner.open(path))
 
@@ -161,9 +160,6 @@ class FaultyDisk:
 
     def names(self, folder: Path) -> list[str]:
         return self._operate("names", folder, lambda: self._inner.names(folder))
-
-    def exists(self, path: Path) -> bool:
-        return self._operate("exists", path, lambda: self._inner.exists(path))
 
     def _operate(self, kind: str, path: Path, operate: Callable[[], R]) -> R:
         failure = self._due(kind, path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import random
 import time
@@ -11,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from bot.system import SystemClock, SystemDisk, UlidSource
-from bot.testing.disk import Failure, FaultyDisk
 
 
 class SetClock(SystemClock):
@@ -50,20 +48,6 @@ def test_ids_are_greater_than_those_of_an_earlier_process_though_the_clock_was_s
 def test_ids_of_one_moment_and_two_processes_differ() -> None:
     clock = SetClock(1_800_000_000.0)
     assert not {UlidSource(clock).ulid() for _ in range(100)} & {UlidSource(clock).ulid() for _ in range(100)}
-
-
-def test_what_exists_is_a_file_a_folder_or_a_link_and_a_refusal_is_no_answer(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    (tmp_path / "link").symlink_to("nowhere")
-    for disk in (SystemDisk(), FaultyDisk(SystemDisk())):
-        assert all(map(disk.exists, (tmp_path, tmp_path / "file", tmp_path / "link")))
-        assert not disk.exists(tmp_path / "none")
-        with pytest.raises(NotADirectoryError):
-            disk.exists(tmp_path / "file" / "none")
-    refusing = FaultyDisk(SystemDisk())
-    refusing.fail(Failure(kind="exists", error=errno.EACCES))
-    with pytest.raises(PermissionError):
-        refusing.exists(tmp_path)
 
 
 def test_the_names_of_new_files_and_folders_reach_the_disk_before_what_is_in_them(
