@@ -88,16 +88,16 @@ def pending(root: Dir = Here, as_json: AsJson = False) -> None:
 def export(person: Person, root: Dir = Here) -> None:
     data = _data(person, root)
     refresh(root)
-    if not asyncio.run(_print_all(data)):
+
+    async def print_all() -> int:
+        count = 0
+        async for item in data.export():
+            say_json(item)
+            count += 1
+        return count
+
+    if not asyncio.run(print_all()):
         complain(f"Nothing is kept of {person}.")
-
-
-async def _print_all(data: PersonalData) -> int:
-    count = 0
-    async for item in data.export():
-        say_json(item)
-        count += 1
-    return count
 
 
 def erase(person: Person, root: Dir = Here, yes: Yes = False) -> None:

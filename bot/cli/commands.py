@@ -16,6 +16,7 @@ import os
 import re
 import resource
 import sys
+import tomllib
 import traceback
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, requires
@@ -32,63 +33,7 @@ from bot.cli.common import HOME, AsJson, Defaults, Dir, Here, complain, say, say
 from bot.invocation import version_of
 
 PYTHON = ".".join(map(str, sys.version_info[:3]))
-COMMANDS = {
-    "init": (
-        "setup:init",
-        "Set up a project folder. Writes ship.json, Agent.md, .env.example and .ship/. On a terminal it also asks for keys and tokens, tests each of them and writes .env.",
-    ),
-    "run": ("commands:run", "Run the gateway in the foreground."),
-    "chat": ("commands:chat", "Chat with Shipmate in this terminal."),
-    "link": ("commands:link", "Print a link that works once and gives a browser an operator's rights."),
-    "check": ("setup:check", "Validate ship.json and the environment, without connecting."),
-    "doctor": (
-        "doctor:doctor",
-        "Check the installation: tokens, model, disk, clock and files. Prints a remedy for each finding. Exit code 0, 75 (try again later) or 78 (something is wrong).",
-    ),
-    "backup": ("admin:backup", "Write all of .ship to one file. Works while the gateway runs."),
-    "restore": ("admin:restore", "Restore a backup into a project without conversations."),
-    "migrate": (
-        "admin:migrate",
-        "Move log and shared files to PostgreSQL, or back. Compares both sides, and keeps the old log. Shipmate must be stopped.",
-    ),
-    "export": (
-        "admin:export",
-        "Print all data of a person, one JSON object per line. Works while the gateway runs.",
-    ),
-    "erase": (
-        "admin:erase",
-        "Erase all data of a person, and print what was removed. The gateway must be stopped. This cannot be undone.",
-    ),
-    "logs": ("logs:logs", "Show the operator's log."),
-    "stats": (
-        "history:stats",
-        "Show tokens, cache share, cost, errors and how long people wait. Totals include conversations that were removed.",
-    ),
-    "chats": ("history:chats", "List the conversations in the archive, most recent first."),
-    "history": (
-        "history:history",
-        "Show one conversation, oldest message first, or the best matches of --search.",
-    ),
-    "replay": (
-        "replay:replay",
-        "Show each recorded model request of a turn or task, byte for byte, or send the requests again to another model or with another prompt. Runs no tool and sends no message.",
-    ),
-    "trace": (
-        "logs:trace",
-        "Show one turn step by step: message, model calls, tools, delivery and cost. Works while the gateway runs.",
-    ),
-    "memory": ("memory:app", "Read, edit and delete what is remembered."),
-    "index": ("history:index_app", "Maintain the search index."),
-    "allow": (
-        "admin:allow",
-        "Allow a person, or the members of a channel in that channel, to talk to the bot.",
-    ),
-    "block": ("admin:block", "Block a person, even if an allow list names that person."),
-    "pending": ("admin:pending", "List people who wrote to the bot and are not allowed."),
-    "start": ("commands:start", "The same as `run`. It has this name in ShipMyAgent."),
-    "version": ("commands:version", "Show the versions of Shipmate, Python and the dependencies."),
-}
-"""Function or group of each command, as `module:name`, and the command's help text."""
+COMMANDS: dict[str, dict[str, str]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 HIDDEN = frozenset({"start"})
 _WITH_NEGATIVE_IDS = frozenset({"allow", "block"})
 """Commands that accept an argument with a leading minus sign, such as the id of a Telegram group."""
@@ -104,21 +49,23 @@ class Commands(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name not in COMMANDS:
             return super().get_command(ctx, cmd_name)
-        place, words = COMMANDS[cmd_name]
-        module, _, name = place.partition(":")
+        module, _, name = COMMANDS[cmd_name]["at"].partition(":")
         found = getattr(importlib.import_module(f"bot.cli.{module}"), name)
         if isinstance(found, typer.Typer):
             return get_command(found)
         alone = typer.Typer(rich_markup_mode=None, add_completion=False)
         settings = {"ignore_unknown_options": cmd_name in _WITH_NEGATIVE_IDS}
-        alone.command(cmd_name, help=words, hidden=cmd_name in HIDDEN, context_settings=settings)(found)
+        words, hidden = COMMANDS[cmd_name]["help"], cmd_name in HIDDEN
+        alone.command(cmd_name, help=words, hidden=hidden, context_settings=settings)(found)
         return get_command(alone)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         del ctx
-        first = {name: words.partition(". ")[0].removesuffix(".") for name, (_, words) in COMMANDS.items()}
+        shown = (
+            (name, one["help"].partition(". ")[0]) for name, one in COMMANDS.items() if name not in HIDDEN
+        )
         with formatter.section("Commands"):
-            formatter.write_dl([(name, words) for name, words in first.items() if name not in HIDDEN])
+            formatter.write_dl([(name, words.removesuffix(".")) for name, words in shown])
 
 
 def _show_version(value: bool) -> None:

@@ -23,7 +23,7 @@ import typer
 from bot import configuration, discovery, errors, http_server, instance
 from bot.cli import project
 from bot.cli.commands import PYTHON, dependencies
-from bot.cli.common import HOME, AsJson, Defaults, Dir, Here, StderrLog, counted, say, say_json
+from bot.cli.common import HOME, AsJson, Defaults, Dir, Here, StderrLog, counted, say_rows
 from bot.cli.project import access_list, named_operators
 from bot.config import Settings, tokens_in_use
 from bot.contracts.channel import Finding, Verdict
@@ -56,42 +56,39 @@ def doctor(root: Dir = Here, defaults: Defaults = False, as_json: AsJson = False
 
 
 async def _examine(root: Path, *, defaults: bool, as_json: bool, turn: bool) -> int:
-    verdicts, redact = set[str](), LogRedactor()
+    verdicts, settings, wrong = set[str](), None, list[Finding]()
     try:
         settings = configuration.load(root, defaults=defaults)
-        redact, findings = LogRedactor(settings.secrets), _with_settings(settings, turn=turn)
     except errors.ConfigError as error:
-        findings = _without_settings(root, error)
-    async for one in findings:
+        wrong = _configuration("wrong", error.findings)
+    redact = LogRedactor(settings.secrets if settings is not None else ())
+    async for one in _findings(root, settings, wrong, turn=turn):
         verdicts.add(one.verdict)
-        if as_json:
-            say_json({key: redact(value) for key, value in asdict(one).items()})
-        else:
-            remedy = f"; {one.remedy}" if one.remedy else ""
-            say(redact(" ".join(f"{one.verdict:<5}  {one.part}: {one.found}{remedy}".split("\n"))))
+        facts = {key: redact(value) for key, value in asdict(one).items()}
+        remedy = f"; {one.remedy}" if one.remedy else ""
+        line = redact(" ".join(f"{one.verdict:<5}  {one.part}: {one.found}{remedy}".split("\n")))
+        say_rows([(facts, line)], as_json=as_json)
     return 78 if "wrong" in verdicts else 75 if "later" in verdicts else 0
 
 
-async def _without_settings(root: Path, error: errors.ConfigError) -> AsyncIterator[Finding]:
-    """Run the checks that work even with an invalid ship.json."""
-    configured = _configuration("wrong", error.findings)
-    for one in (versions(), *configured, *permissions(root), disk(root), *stored(root)):
-        yield one
-
-
-async def _with_settings(settings: Settings, *, turn: bool) -> AsyncIterator[Finding]:
+async def _findings(
+    root: Path, settings: Settings | None, wrong: list[Finding], *, turn: bool
+) -> AsyncIterator[Finding]:
+    """Run the checks. If ship.json is invalid (`wrong`), run only those that need no settings."""
     yield versions()
+    if settings is None:
+        for one in (*wrong, *permissions(root), disk(root), *stored(root)):
+            yield one
+        return
     yield Finding("configuration", "ok", "ship.json and the environment are valid")
-    for one in _configuration("warn", settings.warnings):
-        yield one
-    try:
-        if not named_operators(settings):
-            remedy = 'name yourself in ship.json, as in "operators": ["telegram:123"]'
-            yield Finding("operators", "warn", "nobody", remedy)
-    except errors.ConfigError as error:
-        yield Finding("access list", "wrong", str(error))
-    log = stored(settings.root) if settings.engine.kind == "embedded" else database(settings)
-    for one in (*permissions(settings.root), disk(settings.root), *log):
+    log = stored(root) if settings.engine.kind == "embedded" else database(settings)
+    for one in (
+        *_configuration("warn", settings.warnings),
+        *operators(settings),
+        *permissions(root),
+        disk(root),
+        *log,
+    ):
         yield one
     yield await isolation(settings)
     for one in in_use(settings):
@@ -103,10 +100,9 @@ async def _with_settings(settings: Settings, *, turn: bool) -> AsyncIterator[Fin
         yield await _test_turn(settings)
 
 
-def _configuration(verdict: Verdict, lines: Iterable[str]) -> Iterator[Finding]:
-    for line in lines:
-        key, _, rest = line.partition(": ")
-        yield Finding("configuration", verdict, key if rest else line, rest)
+def _configuration(verdict: Verdict, lines: Iterable[str]) -> list[Finding]:
+    parts = (line.partition(": ") for line in lines)
+    return [Finding("configuration", verdict, key, rest) for key, _, rest in parts]
 
 
 async def _test_turn(settings: Settings) -> Finding:
@@ -135,6 +131,15 @@ def versions() -> Finding:
         return Finding("versions", "wrong", f"not installed: {', '.join(missing)}", remedy)
     own = installed_version("shipmate") or "from a folder, not installed"
     return Finding("versions", "ok", f"shipmate {own}, Python {PYTHON}")
+
+
+def operators(settings: Settings) -> Iterator[Finding]:
+    try:
+        if not named_operators(settings):
+            remedy = 'name yourself in ship.json, as in "operators": ["telegram:123"]'
+            yield Finding("operators", "warn", "nobody", remedy)
+    except errors.ConfigError as error:
+        yield Finding("access list", "wrong", str(error))
 
 
 def permissions(root: Path) -> Iterator[Finding]:

@@ -13,6 +13,7 @@ import re
 import secrets
 import sys
 from collections.abc import Iterable, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -149,12 +150,21 @@ class Project:
         disk, home = SystemDisk(), self.root / HOME
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         home.chmod(0o700)
-        example = _env_example(self.known)
+        templates = {one.name: one.read_text(encoding="utf-8") for one in TEMPLATES.iterdir()}
+        variables = (
+            [
+                f"\n# The channel {channel}.\n",
+                *(f"{variable(channel, token)}=\n" for token in manifest.tokens),
+            ]
+            for channel, manifest in sorted(self.known.items())
+            if manifest.tokens
+        )
+        example = templates["env.example"].replace("@channels@", "".join(chain.from_iterable(variables)))
         files = {
             "ship.json": _ship_json(name, self.operators, self.known),
-            "Agent.md": _template("Agent.md"),
+            "Agent.md": templates["Agent.md"],
             ".env.example": example,
-            f"{HOME}/.gitignore": _template("gitignore"),
+            f"{HOME}/.gitignore": templates["gitignore"],
         }
         for file, content in files.items():
             kept = (self.root / file).exists()
@@ -307,10 +317,6 @@ def _claim(claim: Claim, channel: str, settings: ChannelSettings) -> str | None:
     return found
 
 
-def _template(name: str) -> str:
-    return (TEMPLATES / name).read_text(encoding="utf-8")
-
-
 def _ship_json(name: str, operators: list[str], known: Mapping[str, Manifest]) -> str:
     """Return a ship.json that works with and without credentials. It sets neither `enabled` nor `provider`."""
     channels: dict[str, dict[str, Any]] = {
@@ -326,15 +332,6 @@ def _ship_json(name: str, operators: list[str], known: Mapping[str, Manifest]) -
         "operators": operators,
     }
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
-
-
-def _env_example(known: Mapping[str, Manifest]) -> str:
-    """Return the text of a `.env` file with the variables that ship.json refers to, without values."""
-    parts = []
-    for channel, manifest in sorted(known.items()):
-        if tokens := [f"{variable(channel, token)}=\n" for token in token_keys(manifest)]:
-            parts += [f"\n# The channel {channel}.\n", *tokens]
-    return _template("env.example").replace("@channels@", "".join(parts))
 
 
 def check(root: Dir = Here, defaults: Defaults = False, as_json: AsJson = False) -> None:

@@ -46,13 +46,6 @@ def _address(value: str) -> str:
     return value
 
 
-def _model_address(value: str) -> str:
-    found = re.search(r"/v1(?:/messages)?/*$", value)
-    if found is not None:
-        raise ValueError(f"expected the address before /v1/messages; write it without {found[0].rstrip('/')}")
-    return value
-
-
 def _time_zone(value: str) -> str:
     try:
         zone(value)
@@ -132,7 +125,8 @@ Thinking = Literal["adaptive", "between_tools", "off"]
 Purpose = Literal["memory", "compaction", "title", "task", "overheard"]
 Port = Annotated[int, Field(ge=0, le=65_535)]
 Address = Annotated[str, AfterValidator(_address)]
-ModelAddress = Annotated[Address, AfterValidator(_model_address)]
+ModelAddress = Annotated[Address, AfterValidator(lambda value: re.sub(r"/v1(?:/messages)?/*$", "", value))]
+"""Address of a model's provider, without `/v1/messages`, which the provider's library adds."""
 ModelName = Annotated[str, Field(min_length=1, max_length=200)]
 Credential = Annotated[str, AfterValidator(credential)]
 Share = Annotated[float, Field(gt=0)]

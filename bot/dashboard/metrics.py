@@ -4,7 +4,9 @@ scrape.
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, Metric, ProcessCollector
@@ -21,48 +23,13 @@ _TOKENS = {
     "cacheWriteTokens": "cache_write",
     "outputTokens": "output",
 }
-_COUNTERS: Mapping[str, tuple[str, ...]] = {
-    "turns": ("Turns that ended, by status.", "status"),
-    "model_calls": (
-        "Calls of the model, by outcome: ok, or the error's type.",
-        "model",
-        "purpose",
-        "outcome",
-    ),
-    "model_tokens": ("Tokens of the model: input, cache_read, cache_write, output.", "model", "type"),
-    "model_cost_usd": ("US dollars.", "model", "purpose"),
-    "model_unpriced_calls": ("Calls whose price is not known.",),
-    "model_retries": ("Calls of the model that are tried again.", "error"),
-    "deliveries": ("Messages: sent, failed, unknown, uncertain, deferred, throttled.", "channel", "state"),
-    "log_lines": ("Lines of the log, by level.", "level"),
-}
-"""Description and label names of each counter."""
-_TURN = (0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 900)
-_MODEL = (0.1, 0.25, 0.5, 1, 2, 4, 8, 16, 32, 64, 128)
-_LAG = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5)
-_HISTOGRAMS: Mapping[str, tuple[str, tuple[float, ...]]] = {
-    "turn": ("Seconds of a turn.", _TURN),
-    "answer": ("Seconds from a person's message to the first words of the answer.", _TURN),
-    "model_latency": ("Seconds of an answer of the model.", _MODEL),
-    "model_first_token": ("Seconds until its first token.", _MODEL),
-    "loop_lag": ("Seconds by which the event loop is late.", _LAG),
-}
-"""Description and buckets in seconds of each histogram."""
-FIGURES: Mapping[str, tuple[str, str]] = {
-    "shipmate_turns_running": ("Turns that run now.", ""),
-    "shipmate_queue_messages": ("Messages that wait in memory for a turn.", ""),
-    "shipmate_conversations": ("Conversations in memory.", ""),
-    "shipmate_memory_bytes": ("Resident memory of the process.", ""),
-    "shipmate_memory_limit_bytes": ("Memory above which files are refused (memory.limitMb).", ""),
-    "shipmate_disk_free_bytes": ("Free bytes of the disk of .ship.", ""),
-    "shipmate_disk_bytes": ("Size of the disk of .ship.", ""),
-    "shipmate_part_ok": ("1 if a part of /readyz is well.", "part"),
-    "shipmate_log_dropped_lines_total": ("Lines of the log that could not be written.", ""),
-}
-"""Description and label name of each metric in `Figures`. The label name is "" if the metric has no label."""
+TABLE: dict[str, dict[str, dict[str, Any]]] = tomllib.loads(
+    Path(__file__).with_suffix(".toml").read_text("utf-8")
+)
+"""Meaning, labels and buckets of each counter, histogram and figure."""
 
 Figures = Mapping[str, float | Mapping[str, float] | None]
-"""Values of the metrics in `FIGURES`, by name. A metric with a label has a mapping from label values to numbers. None
+"""Values of the metrics in `figures` of the table, by name. A metric with a label has a mapping from label values to numbers. None
 means that the value is unknown.
 """
 
@@ -78,14 +45,16 @@ class Metrics:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         self._counters = {
-            name: Counter(f"shipmate_{name}", meaning, labels, registry=self.registry)
-            for name, (meaning, *labels) in _COUNTERS.items()
+            name: Counter(f"shipmate_{name}", one["meaning"], one["labels"], registry=self.registry)
+            for name, one in TABLE["counters"].items()
         }
         self._labelled = dict[tuple[str, tuple[Any, ...]], Counter]()
         """Counters by name and label values, because finding one in the library takes 5 µs."""
         self._histograms = {
-            name: Histogram(f"shipmate_{name}_seconds", meaning, buckets=buckets, registry=self.registry)
-            for name, (meaning, buckets) in _HISTOGRAMS.items()
+            name: Histogram(
+                f"shipmate_{name}_seconds", one["meaning"], buckets=one["buckets"], registry=self.registry
+            )
+            for name, one in TABLE["histograms"].items()
         }
 
     def _add(self, name: str, *labels: Any, amount: float = 1) -> None:
@@ -142,10 +111,10 @@ class Metrics:
         """Yield all metrics, in the form that `prometheus_client` reads."""
         yield from self.registry.collect()
         for name, value in self.figures().items():
-            meaning, label = FIGURES[name]
+            one = TABLE["figures"][name]
             kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
-            metric = kind(name, meaning, labels=[label] if label else ())
-            for part, one in value.items() if isinstance(value, Mapping) else [("", value)]:
-                if one is not None:
-                    metric.add_metric([part] if label else [], one)
+            metric = kind(name, one["meaning"], labels=one["labels"])
+            for part, number in value.items() if isinstance(value, Mapping) else [("", value)]:
+                if number is not None:
+                    metric.add_metric([part] if one["labels"] else [], number)
             yield metric

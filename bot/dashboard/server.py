@@ -8,7 +8,6 @@ import contextlib
 import hmac
 import os
 from collections.abc import Awaitable, Callable, Mapping
-from html import escape
 from http import HTTPStatus
 
 from aiohttp import web
@@ -24,11 +23,6 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _KNOWN = web.RequestKey("known", bool)
 _STATUS = ("/healthz", "/readyz")
 """Paths that show the status to everybody, and details to authenticated callers."""
-_PAGE = (
-    '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-    '<meta name="color-scheme" content="light dark"><title>Shipmate</title><p>{}</p></html>'
-)
-"""HTML page for callers who may not load the stylesheet."""
 _LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -62,7 +56,7 @@ class Dashboard:
             self._console.add_to(app)
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/readyz", self._readyz)
-        app.router.add_get("/metrics", self._metrics_page)
+        app.router.add_get("/metrics", self._scraped)
         where = self._settings
         nearby = "port" not in where.model_fields_set
         port = await self._server.start(
@@ -83,21 +77,21 @@ class Dashboard:
     async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         if is_loopback(self._settings.host) and request.url.host not in _LOCAL_NAMES:
             # A foreign host name may resolve to this machine (DNS rebinding), so unknown names are refused.
-            return _refusal(request, 403, "unknown host")
+            return _refusal(403, "unknown host")
         if not _same_site(request):
-            return _refusal(request, 403, "asked for by another site's page")
+            return _refusal(403, "asked for by another site's page")
         request[_KNOWN] = await self._knows(request)
         if request.path not in _STATUS and not request[_KNOWN]:
             if not self._settings.token:
                 words = "this is for the user who started Shipmate; others need a token: set dashboard.token, and send it"
-                return _refusal(request, 401, words)
+                return _refusal(401, words)
             ask = {"WWW-Authenticate": 'Basic realm="Shipmate", charset="UTF-8"'}
-            return _refusal(request, 401, "a token is needed: give it as the password", ask)
+            return _refusal(401, "a token is needed: give it as the password", ask)
         try:
             response = await handler(request)
         except web.HTTPError as failure:
             words = "there is no such page" if failure.status == HTTPStatus.NOT_FOUND else failure.reason
-            response = _refusal(request, failure.status, words)
+            response = _refusal(failure.status, words)
         response.headers["X-Content-Type-Options"] = "nosniff"
         response.headers["Cache-Control"] = "no-store"
         return response
@@ -129,22 +123,13 @@ class Dashboard:
             }
         return web.json_response(body, status=200 if ready else 503)
 
-    async def _metrics_page(self, request: web.Request) -> web.Response:
+    async def _scraped(self, request: web.Request) -> web.Response:
         page, content_type = self._metrics.render(request.headers.get("Accept", ""))
         return web.Response(body=page, headers={"Content-Type": content_type})
 
 
-def _refusal(
-    request: web.Request, status: int, words: str, headers: Mapping[str, str] | None = None
-) -> web.Response:
-    """Return an error response: a page for a browser window, JSON for programs."""
-    destination = request.headers.get("Sec-Fetch-Dest")
-    is_page = destination == "document" if destination else "text/html" in request.headers.get("Accept", "")
-    if not is_page:
-        return web.json_response({"error": words}, status=status, headers=headers)
-    page = _PAGE.format(escape(f"{words[:1].upper()}{words[1:]}."))
-    guarded = {"Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'", **(headers or {})}
-    return web.Response(text=page, content_type="text/html", status=status, headers=guarded)
+def _refusal(status: int, words: str, headers: Mapping[str, str] | None = None) -> web.Response:
+    return web.Response(text=f"{words[:1].upper()}{words[1:]}.\n", status=status, headers=headers)
 
 
 def _same_site(request: web.Request) -> bool:
