@@ -330,7 +330,7 @@ class Gateway:
         return {
             "shipmate_turns_running": self.runner.running,
             "shipmate_queue_messages": sum(len(chat.waiting) for chat in self.chats),
-            "shipmate_conversations": len(self.chats),
+            "shipmate_conversations": len(list(self.chats)),
             "shipmate_memory_bytes": self.memory.used,
             "shipmate_memory_limit_bytes": self.memory.limit,
             "shipmate_disk_free_bytes": None if space is None else space.free,
@@ -347,7 +347,7 @@ class Gateway:
             active=self.active,
             settings=lambda: config.shown_leaves(self.turns.agent.settings),
             channels=lambda: sorted(self.channels),
-            titles=lambda: {key: one["name"] for key, one in self.chats.facts.all(TITLE).items()},
+            titles=lambda: {key: one["name"] for key, one in self.chats.facts[TITLE].items()},
             recalls=self.door.ports.get("recall"),
             waiting=self.intake.console_board,
             decide=self.intake.decide,

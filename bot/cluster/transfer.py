@@ -8,7 +8,7 @@ import hashlib
 import itertools
 import os
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -158,11 +158,23 @@ def _copied(source: _Database, target: _Database) -> list[TransferredTable]:
         rows = _rows(source, select)
         while some := list(itertools.islice(rows, _AT_ONCE)):
             target.executemany(put, some)
-        here, there = (_hashed(db, table, select) for db in (source, target))
-        if here != there:
-            raise errors.StorageError(f"the table {table} is not the same on both sides; nothing was moved")
-        moved.append(here)
+        moved.append(_same(table, _rows(source, select), _rows(target, select)))
     return moved
+
+
+def _same(table: str, *sides: Iterable[Sequence[Any]]) -> TransferredTable:
+    """Compare the rows of source and target, and return their number and hash. Raises `errors.StorageError`."""
+    found = set[TransferredTable]()
+    for rows in sides:
+        count, digest = 0, hashlib.sha256()
+        for row in rows:
+            count += 1
+            for value in row:
+                digest.update(value if isinstance(value, bytes) else f"{value!r}\n".encode())
+        found.add(TransferredTable(table, count, digest.hexdigest()))
+    if len(found) > 1:
+        raise errors.StorageError(f"{table} are not the same on both sides; nothing was moved")
+    return found.pop()
 
 
 def _rows(db: _Database, statement: str) -> Iterator[Sequence[Any]]:
@@ -174,14 +186,6 @@ def _rows(db: _Database, statement: str) -> Iterator[Sequence[Any]]:
             yield tuple(values(row) or ())
 
 
-def _hashed(db: _Database, table: str, statement: str) -> TransferredTable:
-    count, digest = 0, hashlib.sha256()
-    for row in _rows(db, statement):
-        count += 1
-        digest.update(f"{row!r}\n".encode())
-    return TransferredTable(table, count, digest.hexdigest())
-
-
 def _files(db: PostgresSession) -> Iterator[tuple[str, bytes]]:
     """Yield the shared files as (path, content), in order of their paths."""
     for name, data in _rows(db, "SELECT path, data FROM files WHERE data IS NOT NULL ORDER BY path"):
@@ -190,16 +194,9 @@ def _files(db: PostgresSession) -> Iterator[tuple[str, bytes]]:
 
 
 def _same_files(db: PostgresSession, home: Path) -> TransferredTable:
-    """Compare the shared files in the database and in the folder `home`, and return their number and hash."""
-    paths = sorted(shared_disk.files(home), key=lambda one: one.relative_to(home).as_posix())
-    here, there = hashlib.sha256(), hashlib.sha256()
-    for path in paths:
-        here.update(f"{path.relative_to(home).as_posix()}\n".encode() + path.read_bytes())
-    for name, data in _files(db):
-        there.update(f"{name}\n".encode() + data)
-    if here.digest() != there.digest():
-        raise errors.StorageError("the files are not the same on both sides; nothing was moved")
-    return TransferredTable("files", len(paths), here.hexdigest())
+    """Compare the shared files in the database and in the folder `home`."""
+    paths = sorted((one.relative_to(home).as_posix(), one) for one in shared_disk.files(home))
+    return _same("files", ((name, path.read_bytes()) for name, path in paths), _files(db))
 
 
 class _Silent:

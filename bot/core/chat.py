@@ -536,8 +536,6 @@ class Chat:
                 turn.attempts = 0
             case events.TurnEnded():
                 self._turn_ended(event, data, turn)
-            case _:
-                pass
 
     # ------------------------------------------------------------ what people do
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -44,19 +44,6 @@ class Fact:
     """Copies of earlier events without their text. In the same transaction, they replace the originals in the log."""
 
 
-class Facts:
-    """Lasting values outside the chats' states, such as a person's language, by kind and key."""
-
-    def __init__(self) -> None:
-        self.known: dict[tuple[str, str], Json] = {}
-
-    def get(self, kind: str, key: str) -> Json | None:
-        return self.known.get((kind, key))
-
-    def all(self, kind: str) -> dict[str, Json]:
-        return {key: value for (of, key), value in self.known.items() if of == kind}
-
-
 class Chats:
     """Loads chats and appends events. An appended event changes its chat's state at once and is then logged."""
 
@@ -71,16 +58,15 @@ class Chats:
         self._loading: dict[ChatKey, asyncio.Task[Chat]] = {}
         self._watchers: list[Callable[[Chat], object]] = []
         self._waiting: dict[ChatKey, list[asyncio.Future[None]]] = {}
-        self.facts = Facts()
+        self.facts = defaultdict[str, dict[str, Json]](dict)
+        """Lasting values outside the chats' states, such as a person's language, by kind and key."""
 
     async def start(self) -> None:
-        self.facts.known = dict(await self._log.facts())
+        for kind, key, value in await self._log.facts():
+            self.facts[kind][key] = value
 
     def __iter__(self) -> Iterator[Chat]:
         return iter(list(self._chats.values()))
-
-    def __len__(self) -> int:
-        return len(self._chats)
 
     def watch(self, changed: Callable[[Chat], object]) -> None:
         self._watchers.append(changed)
@@ -141,9 +127,10 @@ class Chats:
             event = Event(name, fact.chat, now, fact.data, fact.turn, fact.person, chat.seq + 1)
             chat.apply(event)
             if isinstance(fact.data, FactSet):
-                self.facts.known.pop((fact.data.of, fact.data.key), None)
+                values = self.facts[fact.data.of]
+                values.pop(fact.data.key, None)
                 if fact.data.value is not None:
-                    self.facts.known[fact.data.of, fact.data.key] = fact.data.value
+                    values[fact.data.key] = fact.data.value
             blanks = tuple((one, encode(one.data)) for one in fact.blanks)
             entries.append(Entry(event, chat.position, encode(fact.data), blanks))
         self._log.append(entries)

@@ -351,11 +351,10 @@ class EventLog(ABC):
         rows = await self._rows("SELECT value FROM facts WHERE kind = ? AND key = ?", CURSOR, export)
         return int(rows[0][0]) if rows else 0
 
-    async def facts(self) -> dict[tuple[str, str], Json]:
-        rows = await self._rows(
-            "SELECT kind, key, value FROM facts WHERE kind <> ? ORDER BY kind, key", CURSOR
-        )
-        return {(kind, key): json.loads(value) for kind, key, value in rows}
+    async def facts(self) -> list[tuple[str, str, Json]]:
+        """Return the kind, key and value of each fact."""
+        rows = await self._rows("SELECT * FROM facts WHERE kind <> ? ORDER BY kind, key", CURSOR)
+        return [(kind, key, json.loads(value)) for kind, key, value in rows]
 
     async def older(self, chat: ChatKey, at: float) -> tuple[int, int]:
         """Return the number of a chat's oldest event, and of its first event at or after the time `at`. If no event is that

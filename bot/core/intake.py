@@ -179,7 +179,7 @@ class Intake:
         recall: SearchIndex | None = self.door.ports.get("recall")
         if words and recall is not None:
             # The index also contains each chat's first words (the title of an unnamed chat), so search only given names here.
-            told = {key for key, one in self.chats.facts.all(TITLE).items() if _has(one["name"], words)}
+            told = {key for key, one in self.chats.facts[TITLE].items() if _has(one["name"], words)}
             told |= {str(one) for one in await recall.saying(chat_key, words)}
             found = [one for one in spoken if str(one) in told]
         elif words:
@@ -203,7 +203,7 @@ class Intake:
 
     async def _titles(self, chats: Collection[ChatKey]) -> dict[ChatKey, str]:
         """Return a title for each conversation: the name that a person gave it, else its first words, else ""."""
-        named = {chat: fact["name"] for chat in chats if (fact := self.chats.facts.get(TITLE, str(chat)))}
+        named = {chat: fact["name"] for chat in chats if (fact := self.chats.facts[TITLE].get(str(chat)))}
         first = await self.event_log.first_words([chat for chat in chats if chat not in named])
         return {chat: named.get(chat) or text.preview(first.get(chat, ""), LONGEST_TITLE) for chat in chats}
 

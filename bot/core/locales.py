@@ -60,7 +60,7 @@ class Locales:
         self._chat = await self._chats.get(NO_CHAT)
 
     def locale(self, person: UserRef) -> Locale:
-        return Locale(**(self._chats.facts.get(KIND, str(person)) or {}))
+        return Locale(**(self._chats.facts[KIND].get(str(person)) or {}))
 
     def of(self, inbound: Inbound) -> Reader:
         """Return the locale of a message's sender. Store a change, but not for a stranger."""

@@ -73,7 +73,7 @@ class OperatorAlerts:
             self.services.log.write("error", "operators cannot be told", level="error", cause=str(error))
             return
         now = self.services.clock.now()
-        told = self.chats.facts.get(TOLD, subject)
+        told = self.chats.facts[TOLD].get(subject)
         if told is not None and now - told["at"] < every:
             return
         facts = [Fact(chat.key, events.FactSet(TOLD, subject, {"at": now}))]

@@ -74,8 +74,6 @@ def blanked(event: Event, gone: Gone) -> EventData:  # noqa: PLR0911 - one `matc
 
 
 def without(message: Message) -> Message:
-    if message["role"] == "user":
-        return redacted(message)
     content: list[Json] = []
     for block in message["content"]:
         if block.get("type") == "text":

@@ -173,7 +173,7 @@ class Turns:
 
     def models(self, chat: ChatKey, purpose: str = "turn") -> ModelDeps:
         """Return the agent's models, with the model and the effort that were chosen for this chat (see `Runtime.models`)."""
-        model, effort = (self.chats.facts.get(kind, str(chat)) or {} for kind in (MODEL, EFFORT))
+        model, effort = (self.chats.facts[kind].get(str(chat)) or {} for kind in (MODEL, EFFORT))
         chosen, how = model.get("name"), effort_of(effort.get("name"))
         return replace(self.agent.models, chosen=chosen, chosen_effort=how, purpose=purpose)
 
@@ -254,11 +254,11 @@ class Runner:
         in one transaction, because the work may have been finished after the backup. Ask the authors of unanswered messages
         to send them again. Raises `errors.StorageError`.
         """
-        if (lost := self.chats.facts.get(LOST, "log")) is not None:
+        if (lost := self.chats.facts[LOST].get("log")) is not None:
             # The log remembers this alert, so operators read it once. A later loss has another time, and thus another alert.
             words = sentence(f"operators.chat_log_{lost['what']}")
             self.alerts.tell(f"log lost {lost['at']}", words, every=float("inf"))
-        if self.chats.facts.get(RESTORED, RESTORED) is None:
+        if self.chats.facts[RESTORED].get(RESTORED) is None:
             return
         facts = list[Fact]()
         for key in await self.event_log.open_chats():
@@ -366,8 +366,6 @@ class Runner:
                 self._append(chat, events.Decided(question.id, Verdict("expired")), question.turn)
             case life.Deliver(do, row, question) if row.channel in self._channels:
                 self._begin((chat, "row", row.id), self._deliver(do, row, question))
-            case _:
-                pass
 
     async def _deliver(self, do: str, row: OutboxRow, question: Question | None) -> None:
         if do == "end":

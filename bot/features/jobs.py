@@ -163,12 +163,12 @@ class Jobs:
 
     def _all(self) -> list[ScheduledJob]:
         """Return all jobs, oldest first. Skip jobs that this version cannot read."""
-        found = [job for name in self._run.chats.facts.all(JOB) if (job := self._get(name)) is not None]
+        found = [job for name in self._run.chats.facts[JOB] if (job := self._get(name)) is not None]
         return sorted(found, key=lambda job: job.made_by)
 
     def _get(self, name: str) -> ScheduledJob | None:
         """Return the job with this id; None if it does not exist or this version cannot read it."""
-        if (spec := self._run.chats.facts.get(JOB, name)) is None:
+        if (spec := self._run.chats.facts[JOB].get(name)) is None:
             return None
         before, job = self._parsed.get(name, (None, None))
         if spec is not before:

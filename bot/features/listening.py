@@ -139,7 +139,7 @@ class ListeningService:
         return found
 
     def _listening(self, chat: ChatKey) -> Listening:
-        chosen = self._run.chats.facts.get(LISTENS, str(chat.chat))
+        chosen = self._run.chats.facts[LISTENS].get(str(chat.chat))
         return HEARD if chosen is None else cast("Listening", chosen["to"])
 
     async def _counts(self, inbound: Inbound) -> bool:
@@ -247,7 +247,7 @@ class ListeningService:
             return Done()
         self._unseen.discard(turn.id)
         key, now = str(turn.first.chat_key.chat), self._run.clock.now()
-        told = self._run.chats.facts.get(UNSEEN, key)
+        told = self._run.chats.facts[UNSEEN].get(key)
         if told is not None and now - told["at"] < DAY:
             return Done()
         return Done(say("turn.unseen"), (Fact(turn.first.chat_key, FactSet(UNSEEN, key, {"at": now})),))

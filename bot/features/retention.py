@@ -81,7 +81,7 @@ class Retention:
     async def _expire_name(self, key: ChatKey) -> None:
         """Delete a conversation's name, which a person chose, once the log has no message of the conversation."""
         chats = self._run.chats
-        if chats.facts.get(TITLE, str(key)) and key not in await self._run.event_log.spoken_in(key):
+        if chats.facts[TITLE].get(str(key)) and key not in await self._run.event_log.spoken_in(key):
             await chats.get(key)
             chats.append(Fact(key, events.FactSet(TITLE, str(key), None)))
 

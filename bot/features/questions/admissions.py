@@ -55,7 +55,7 @@ class Admissions(QuestionService):
                 self._append(other, None, events.Decided(old.id, Verdict("expired")))
             elif _person(old) == inbound.person and old.id != name:
                 return Done()
-        if name not in self._run.chats.facts.all(ASKED):
+        if name not in self._run.chats.facts[ASKED]:
             self._run.chats.append(*self._asked(chat, inbound))
         found = chat.questions.get(name)
         if found is None or found.verdict is not None:
@@ -68,7 +68,7 @@ class Admissions(QuestionService):
     def _asked(self, chat: Chat, inbound: Inbound) -> Iterator[Fact]:
         """Yield the events that store a request. If operators got fewer than `MOST` requests today, also yield messages to them."""
         name, now, run = inbound.request_id, self._run.clock.now(), self._run
-        before = run.chats.facts.all(ASKED)
+        before = run.chats.facts[ASKED]
         told = sum(fact["told"] for fact in before.values() if fact["at"] > now - EVERY) < MOST
         value = {"at": now, "told": told, "inbound": inbound.model_dump(mode="json")}
         yield Fact(chat.key, events.FactSet(ASKED, name, value))
@@ -128,7 +128,7 @@ class Admissions(QuestionService):
         theirs = [(chat, one.id) for chat, one in self._open("person") if _person(one) == who]
         if not theirs and verdict.ended == "approved":
             verdict = Verdict("approved")
-            for name, value in self._run.chats.facts.all(ASKED).items():
+            for name, value in list(self._run.chats.facts[ASKED].items()):
                 inbound = Inbound.model_validate(value["inbound"])
                 if inbound.person == who and value["at"] > self._run.clock.now() - KEPT:
                     theirs.append((await self._run.chats.get(inbound.chat_key), name))
@@ -139,7 +139,7 @@ class Admissions(QuestionService):
         request.
         """
         yield Fact(chat.key, events.Decided(name, verdict))
-        value = self._run.chats.facts.get(ASKED, name)
+        value = self._run.chats.facts[ASKED].get(name)
         if value is None or verdict.ended != "approved":
             return
         inbound = Inbound.model_validate(value["inbound"])
@@ -186,7 +186,7 @@ class Admissions(QuestionService):
 
     async def _compare(self) -> None:
         open_ones = {one.id for _, one in self._open("person")}
-        for name, value in self._run.chats.facts.all(ASKED).items():
+        for name, value in list(self._run.chats.facts[ASKED].items()):
             inbound = Inbound.model_validate(value["inbound"])
             standing = self._run.access.standing(inbound.person, inbound.chat_key.chat_id, "direct")
             if standing.allowed or (standing.reason != "stranger" and name in open_ones):

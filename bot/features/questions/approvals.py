@@ -119,7 +119,7 @@ class Approvals(QuestionService):
     def _lasting(self) -> list[LastingApproval]:
         """Return the valid lasting approvals, oldest first. An approval for one day expires at the end of that day."""
         today = times.local(self._run.clock.now()).date()
-        found = map(_GRANTS.validate_python, self._run.chats.facts.all(GRANTED).values())
+        found = map(_GRANTS.validate_python, self._run.chats.facts[GRANTED].values())
         valid = (
             one
             for one in found

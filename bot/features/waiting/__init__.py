@@ -97,7 +97,7 @@ class Board:
         renewed = (str(first.chat_key), first.message_id if first.renews is not None else None)
         facts = [
             Fact(first.chat_key, FactSet(PROMISE, name, None))
-            for name, one in chats.facts.all(PROMISE).items()
+            for name, one in chats.facts[PROMISE].items()
             if one["at"] < now - KEPT or (one["chat"], one.get("message", "")) == renewed
         ]
         chat = chats.loaded(first.chat_key)
@@ -118,7 +118,7 @@ class Board:
 
     def _promises(self, viewer: Viewer) -> dict[str, OpenLoop]:
         found = dict[str, OpenLoop]()
-        for turn, one in self._run.chats.facts.all(PROMISE).items():
+        for turn, one in self._run.chats.facts[PROMISE].items():
             who, chat = UserRef.parse(one["person"]), ChatKey.parse(one["chat"])
             if one["at"] >= self._run.clock.now() - KEPT and viewer.sees(who, chat):
                 acts: tuple[Act, ...] = ("done",) if viewer.owns(who) else ()
