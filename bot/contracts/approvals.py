@@ -1,6 +1,4 @@
-"""Questions that people must decide: requests for approval, verdicts, and the buttons below a message. Also open loops,
-which are unfinished things that wait for somebody. The board lists the open loops.
-"""
+"""Questions that people must decide, and open loops: unfinished things that wait for somebody, listed on the board."""
 
 from __future__ import annotations
 
@@ -44,32 +42,27 @@ class Approval:
     call_id: str = ""
     tool: str = ""
     fingerprint: str = ""
-    """Three hashes joined by colons. The first covers the tool, the arguments and the folder. The second covers the
-    programs and scripts that the call runs, the third all files that the call names. An approval of scope `once` needs
-    an equal fingerprint; a lasting approval ignores the third hash.
+    """Three hashes joined by colons: of the tool, the arguments and the folder; of the programs and scripts that the call
+    runs; of all files that the call names. A lasting approval ignores the third hash.
     """
-    shown: str = ""
-    """Exact arguments of the call, without secrets. `display.in_words` replaces the placeholders in this text."""
+    shown: str = ""  # exact arguments of the call, without secrets; `display.in_words` replaces placeholders
     why: Reason = ""
     rule: str = ""  # permission rule that made Shipmate ask
     granted: bool = False  # true if a rule allows this person to approve the call alone
     lasting: bool = False  # true if a lasting approval is possible and would cover later calls
-    own: bool = False
-    """True if only the person in `user_id` may answer. Such a question is not copied to operators' chats."""
+    own: bool = False  # true if only `user_id` may answer; operators' chats then get no copy
     subject: Subject = "call"
     task: str = ""  # name of the task (subagent) that asks
-    replaces: int | None = None
-    """Number of lines in the file that the call overwrites; None if it overwrites no file."""
-    gone: int | None = None
-    """Number of lines that are in the overwritten file and not in the new file; None if unknown."""
+    replaces: int | None = (
+        None  # number of lines in the file that the call overwrites; None without such a file
+    )
+    gone: int | None = None  # number of lines that are only in the overwritten file; None if unknown
     new: int = 0  # number of lines that are only in the new file; 0 if unknown
     differs_from: int = 0  # number of the first line that differs; 0 if unknown
-    script: str = ""
-    """Text of the script that the call runs, without secrets, if the person may read the script."""
+    script: str = ""  # text of the script that the call runs, without secrets, if the person may read it
     step: tuple[Mapping[str, Any], ...] = ()
     """If one question is about several calls of a step: for each call, the fields that differ from this request."""
-    about: str = ""
-    """Description of the foreign text that is the reason for asking: author and beginning, or file, or tool."""
+    about: str = ""  # foreign text that is the reason for asking: author and beginning, or file, or tool
 
     @property
     def person(self) -> UserRef | None:
@@ -86,8 +79,8 @@ class Approval:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Outcome of a question. If `ended` is `nobody` or (in a job) `unattended`, nobody was asked. `by` is the person
-    who decided, `name` this person's display name, and `request_id` the id of the message with the decision.
+    """Outcome of a question. If `ended` is `nobody` or (in a job) `unattended`, nobody was asked. `by` and `name` are the
+    person who decided, and `request_id` is the id of the message with the decision.
     """
 
     ended: Ended
@@ -110,15 +103,14 @@ class Verdict:
 class QuestionButtons:
     """Buttons below a question, shown to everybody who sees the message. A decided question has no buttons."""
 
-    question_id: str
-    """Id of the question. Below the notice of a failed turn, the id of the turn."""
+    question_id: str  # below the notice of a failed turn, the id of the turn
     choices: tuple[Choice, ...] = CHOICES
 
 
 @dataclass(frozen=True, slots=True)
 class ShownQuestion:
-    """A question as one viewer sees it: the message's outbox id, text and time (ms), and the viewer's buttons. The text
-    of a decided question ends with the outcome, and its `buttons` have no question id.
+    """A question as one viewer sees it. `id` is its outbox row, `ts` its time in ms. The text of a decided question ends with
+    the outcome, and its `buttons` have no question id.
     """
 
     id: str
@@ -131,13 +123,13 @@ class Approvals(Protocol):
     """Asks people for approval. Implemented in `bot.features.questions`."""
 
     async def decide(self, asked: Approval, *others: Approval) -> Verdict:
-        """Ask people and wait for a verdict. A request that is repeated after a restart continues to wait. `others` are
-        later calls of the same step; the question covers them too. Raises `errors.StorageError`.
+        """Ask people about `asked` and about `others`, later calls of the same step, and wait for a verdict. A request that is
+        repeated after a restart continues to wait. Raises `errors.StorageError`.
         """
 
 
 class Unattended:
-    """Implements `Approvals` where nobody can be asked. It denies every request."""
+    """Denies every request, because nobody can be asked."""
 
     async def decide(self, *_: Approval) -> Verdict:
         return Verdict("nobody")
@@ -152,7 +144,7 @@ a tool, a promise that no job keeps, a task that has not reported, a job, and (f
 KINDS: tuple[LoopKind, ...] = get_args(LoopKind)
 LoopState = Literal["", "running", "paused", "failed"]
 Act = Literal["admit", "block", "once", "deny", "done", "pause", "resume", "cancel", "revoke"]
-"""Action that a person may choose for an open loop. The labels of the buttons are `buttons.…` in `bot/words`."""
+"""Action on an open loop. The labels of the buttons are `buttons.…` in `bot/words`."""
 COMMANDS: Mapping[Act, tuple[str, str]] = {
     "admit": ("allow", "{}"),
     "block": ("block", "{}"),
@@ -164,7 +156,7 @@ COMMANDS: Mapping[Act, tuple[str, str]] = {
     "cancel": ("jobs", "cancel {}"),
     "revoke": ("approvals", "{}"),
 }
-"""Command of each action, and the command's arguments. `{}` in the arguments is replaced by the open loop's id."""
+"""Command and arguments of each action. `{}` is replaced by the open loop's id."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,9 +48,8 @@ class ArchiveLine(Frozen):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveFilter:
-    """Selects archive lines, and a page of them. `keyword` is literal text, compared without case. `before` is
-    exclusive and `after` inclusive, both in milliseconds. Lines for which `skip` returns True are not selected. The
-    page begins after the first `offset` matches.
+    """Selects archive lines, and a page of them after the first `offset` matches. `keyword` is literal text, compared without
+    case. `before` is exclusive and `after` inclusive, both in milliseconds. `skip` returns True for lines to leave out.
     """
 
     limit: int = 30
@@ -64,9 +63,8 @@ class ArchiveFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryQuery(ArchiveFilter):
-    """Selects a window of matches, counted from the newest. Removed and superseded lines are included only if
-    `everything` is True. If `counted` is False, reading stops soon after the window is full, however long the chat is.
-    `HistoryPage.total` may then be too low.
+    """Selects a window of matches, counted from the newest. `everything` includes removed and superseded lines. If `counted`
+    is False, reading stops once the window is full, and `HistoryPage.total` may be too low.
     """
 
     everything: bool = False
@@ -75,8 +73,8 @@ class HistoryQuery(ArchiveFilter):
 
 @dataclass(frozen=True, slots=True)
 class HistoryPage:
-    """Result of a `HistoryQuery`. `lines` are in order of time. `total` is the number of matches; the number is exact
-    if `counted` was True in the query. `unreadable` is the number of damaged lines.
+    """Result of a `HistoryQuery`: lines in order of time, the number of matches (exact if `counted`), and the number of
+    damaged lines.
     """
 
     lines: list[ArchiveLine]

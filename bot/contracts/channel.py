@@ -28,8 +28,8 @@ from bot.words import Sentence
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """State of a connection. `last_heard` is the time in epoch seconds at which the platform last sent
-    anything; None if the platform may send nothing while it is idle.
+    """State of a connection. `last_heard` is the time (epoch seconds) of the platform's last sign of life; None if the
+    platform may send nothing while it is idle.
     """
 
     connected: bool
@@ -65,15 +65,14 @@ class Intake(Protocol):
     """The gateway's interface for channels. Methods that read or write the log raise `errors.StorageError`."""
 
     async def accept(self, inbound: Inbound) -> bool:
-        """Authorise, de-duplicate, store and queue one inbound. Once this method returns, the channel may confirm the
-        event to the platform. Return False if the inbound was refused (a duplicate, a stranger, not for the bot).
-        Raises `errors.StorageError` if the inbound could not be stored. The channel must then not confirm the event, so
-        that the platform delivers it again.
+        """Authorise, de-duplicate and store one inbound. Return False if it was refused (a duplicate, a stranger, not for the
+        bot). After the return the channel may confirm the event to the platform. After `errors.StorageError` it must not,
+        so that the platform delivers the event again.
         """
 
     async def hears_all(self, chat: ChatKey) -> bool:
-        """Return True if the bot listens to all messages of a chat. If not, a channel may skip messages whose
-        `Inbound.addressed` is `chat`, provided that `Channel.context` can return these messages later.
+        """Return True if the bot listens to all messages of a chat. If not, a channel that can return messages later
+        (`Channel.context`) may skip messages whose `Inbound.addressed` is `chat`.
         """
 
     async def keep_dead_letter(self, channel: str, key: str, raw: str, reason: str) -> None:
@@ -88,8 +87,8 @@ class Intake(Protocol):
     async def conversations(
         self, chat_key: ChatKey, *, query: str = "", after: ChatKey | None = None, limit: int
     ) -> list[Conversation]:
-        """Return conversations of a chat and its threads, most recently used first, beginning after the conversation
-        `after`. With a `query`, return only conversations in which the title or a message contains all its words.
+        """Return conversations of a chat and its threads, most recently used first, beginning after `after`. A `query` selects
+        conversations in which the title or a message contains all its words.
         """
 
     async def conversation(self, chat_key: ChatKey) -> Conversation | None:
@@ -99,35 +98,31 @@ class Intake(Protocol):
         """Give a conversation a name. An empty name restores the conversation's first words as the title."""
 
     async def home(self, opened: Inbound) -> tuple[HomeSection, ...]:
-        """Return the home tab for the sender of `opened`: the bot's abilities, and the person's jobs and settings. A
-        stranger sees only how to get access. `opened` is not handled as a message.
+        """Return the home tab for the sender of `opened`, which is not handled as a message. A stranger sees only how to get
+        access.
         """
 
     async def model(self, chat_key: ChatKey, person: UserRef) -> AnsweringModel:
         """Return the model that answers in a chat, and the models and efforts that this person may choose there."""
 
     async def questions(self, chat_key: ChatKey, person: UserRef, since: float) -> list[ShownQuestion]:
-        """Return the questions of a conversation as this person sees them: first the questions decided after `since`
-        (epoch seconds), then the open questions.
-        """
+        """Return the questions as this person sees them: those decided after `since` (epoch seconds), then open ones."""
 
     async def ratings(self, chat_key: ChatKey, since: float) -> dict[str, str]:
         """Return the ratings that people gave in a conversation after `since` (epoch seconds), by id of the turn."""
 
     async def acts(self, chat_key: ChatKey) -> bool:
-        """Return True if a turn of this conversation runs and cannot restart unnoticed. Such a turn has shown a part of
-        its answer, has used a tool with effects, or replaces an earlier answer.
+        """Return True if a turn runs that cannot restart unnoticed: it has shown a part of its answer, has used a tool with
+        effects, or replaces an earlier answer.
         """
 
     async def board(self, person: UserRef) -> list[OpenLoop]:
-        """Return the open loops (questions, jobs, tasks and so on) that this person may see in a private chat."""
+        """Return the open loops that this person may see in a private chat."""
 
 
 @dataclass(frozen=True, slots=True)
 class Introduction:
-    """Text that the bot posts after it was added to a chat. The text says how to address the bot, and which messages it
-    does not see. `hindrance` tells operators which permission the bot lacks in the chat.
-    """
+    """Text that the bot posts after it was added to a chat. `hindrance` tells operators which permission the bot lacks."""
 
     words: str = ""
     hindrance: Sentence | None = None
@@ -144,31 +139,25 @@ class ReadingLimits:
 
 @dataclass(frozen=True, slots=True)
 class MembershipAnswer:
-    """Chats that the person is a member of. `unanswered` are chats that were not looked up, because the platform did
-    not answer, or because one call looks up only a limited number of chats.
-    """
+    """Chats that the person is a member of. `unanswered` are chats that were not looked up."""
 
     chats: list[ChatKey]
     unanswered: list[ChatKey] = field(default_factory=list)
 
 
 class Channel(ABC):
-    """An adapter of one platform. docs/extend/channel.md and tests/contracts/channel.py describe how to write one. The
-    methods that are not abstract are optional abilities.
-    """
+    """An adapter of one platform (docs/extend/channel.md). Methods that are not abstract are optional abilities."""
 
     name: str
     addresses: tuple[str, ...]  # Addresses to show to the operator, known after `start`
-    largest_file = 0  # Max bytes of an uploaded file; 0 if the channel cannot upload files
+    largest_file = 0  # Max bytes of a file that `send` can upload; 0 if it can upload none
     reading_limits: ReadingLimits | None = None
     """Code and tables above these limits are sent as files. None if the channel shows them in any size."""
 
     @abstractmethod
     async def start(self, intake: Intake) -> None:
-        """Connect and pass inbounds to `intake`; return once connected. After that the channel reconnects by itself.
-
-        Raises `errors.ChannelRefused` if the platform refuses the token, `errors.ChannelUnreachable` if the platform
-        cannot be reached (the caller retries), `errors.Unavailable` if a port is in use.
+        """Connect and pass inbounds to `intake`; return once connected. After that the channel reconnects by itself. Raises
+        `errors.ChannelRefused` (token), `errors.ChannelUnreachable` (the caller retries), `errors.Unavailable` (port in use).
         """
 
     @abstractmethod
@@ -185,27 +174,24 @@ class Channel(ABC):
 
     @abstractmethod
     async def send(self, message: Outbound) -> Sent:
-        """Create one visible message, and upload `Outbound.file`. Raises `errors.DeliveryFailed`. The class of the
-        error tells whether the message may exist in spite of the error.
+        """Create one visible message, and upload `Outbound.file`. Raises a subclass of `errors.DeliveryFailed`, which tells
+        whether the message may exist in spite of the error.
         """
 
     @abstractmethod
     async def find(self, message: Outbound) -> Sent | None:
-        """Look for a message that `send` may have delivered before it failed, and return it. Return None if the message
-        is certainly not in the chat.
-
-        Raises `errors.DeliveryUncertain` if the platform cannot tell, `errors.DeliveryThrottled` if `find` must be
-        called again later, or another `errors.DeliveryFailed`.
+        """Return a message that `send` may have delivered before it failed; None if it is certainly not in the chat. Raises
+        `errors.DeliveryUncertain` if the platform cannot tell, `errors.DeliveryThrottled`, or another `DeliveryFailed`.
         """
 
     @abstractmethod
     async def indicate(self, target: Mapping[str, str], *, working: bool) -> None:
-        """Show or clear the typing indicator. The call is cosmetic, so it raises only `errors.DeliveryFailed`."""
+        """Show or clear the typing indicator. Raises only `errors.DeliveryFailed`."""
 
     @abstractmethod
     async def context(self, inbound: Inbound) -> tuple[Quoted, ...]:
-        """Return earlier messages for the model, oldest first. They are up to 50 messages of the thread of `inbound`.
-        If `inbound` mentions the bot outside of threads, up to 30 messages of the chat. Raises `errors.ChannelError`.
+        """Return earlier messages for the model, oldest first: up to 50 of the thread of `inbound`; if `inbound` mentions the
+        bot outside of threads, up to 30 of the chat. Raises `errors.ChannelError`.
         """
 
     @abstractmethod
@@ -215,44 +201,34 @@ class Channel(ABC):
     async def heal(self) -> None:
         """Replace a connection that seems dead, without interrupting running sends. Raises nothing."""
 
-    # Each method below is an optional ability. The default does nothing.
-
     async def edit(self, message: Outbound, message_id: str) -> None:
-        """Replace the content of the message `message_id`, which `send` created. Called only if `Manifest.edits` is set. Raises
-        `errors.EditRefused` if the message cannot be edited, and all errors that `send` raises.
+        """Replace the content of a message that `send` created (`Manifest.edits`). Raises `errors.EditRefused` if the message
+        cannot be edited, and the errors of `send`.
         """
         raise errors.EditRefused
 
     async def delete(self, message: Outbound, message_id: str) -> None:
-        """Delete the message `message_id`, which `send` created. `message` is its last content. Raises the errors
-        that `edit` raises.
-        """
+        """Delete a message that `send` created. `message` is its last content. Raises the errors of `edit`."""
         raise errors.EditRefused
 
     async def draft(self, message: Outbound) -> bool:
-        """Show or update an ephemeral draft, which the final message replaces. Return False if the chat of the message
-        supports no drafts. Raises `errors.DeliveryFailed` if the call may be tried again.
+        """Show or update a draft, which the final message replaces. Return False if the chat supports no drafts. Raises
+        `errors.DeliveryFailed` if the call may be tried again.
         """
         return False
 
     async def entitle(self, target: Mapping[str, str], title: str) -> None:
-        """Set the title that the person's list shows for the conversation of `target`. Raises only
-        `errors.DeliveryFailed`.
-        """
+        """Set the conversation's title in the person's list. Raises only `errors.DeliveryFailed`."""
 
     async def suspend(self, target: Mapping[str, str]) -> None:
-        """Replace the typing indicator by a sign that the turn waits for a person, until the next `indicate`. Raises
-        only `errors.DeliveryFailed`.
-        """
+        """Show that the turn waits for a person, until the next `indicate`. Raises only `errors.DeliveryFailed`."""
 
     async def react(self, target: Mapping[str, str], message_id: str) -> None:
-        """React to a person's message to show that it is queued or was added to the running turn. Raises only
-        `errors.DeliveryFailed`.
-        """
+        """React to a message that is queued or was added to the running turn. Raises only `errors.DeliveryFailed`."""
 
     async def invite(self) -> str:
-        """Return a new one-time link, which makes the person who opens it an operator; "" if there are no such links.
-        Print the link only to the terminal: it must not be written to a log or file.
+        """Return a new one-time link, which makes the person who opens it an operator; "" if there are no such links. Print
+        the link only to the terminal, never to a log or file.
         """
         return ""
 
@@ -261,24 +237,20 @@ class Channel(ABC):
         return None
 
     def fetch(self, attachment: Attachment, *, most: int) -> AsyncGenerator[bytes]:
-        """Yield a file (`Manifest.files`) in pieces of up to `FILE_PIECE` bytes, each read on demand. A caller may
-        close the generator early. Raises `errors.FileTooLarge` once a file turns out to exceed `most` bytes,
-        `errors.FileGone` or `errors.FileUnreachable`.
+        """Yield a file (`Manifest.files`) in pieces of up to `FILE_PIECE` bytes, each read on demand. Raises
+        `errors.FileTooLarge` once a file turns out to exceed `most` bytes, `errors.FileGone` or `errors.FileUnreachable`.
         """
         raise errors.FileGone
 
     async def zone_of(self, user_id: str) -> str | None:
-        """Return the person's time zone as named in the tz database; None if the platform does not say.
-        Raises `errors.ChannelError`.
-        """
+        """Return the person's tz database zone; None if the platform does not say. Raises `errors.ChannelError`."""
         return None
 
     async def chats_of(
         self, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool
     ) -> MembershipAnswer | None:
-        """Return the `chat_keys` of chats that the person is a member of now. The person's direct chats with the bot
-        are included only if `direct` is True. Other people's direct chats are never included. Return None if the
-        platform has no members to look up. Raises `errors.ChannelError`.
+        """Return the `chat_keys` of chats that the person is a member of now; of direct chats, only the person's own, and only
+        if `direct` is True. Return None if the platform has no members to look up. Raises `errors.ChannelError`.
         """
         return None
 
@@ -394,7 +366,7 @@ def _no_server() -> HttpServer:
 
 @dataclass(frozen=True, slots=True)
 class ChannelDeps:
-    """The objects and functions that a channel gets from the gateway."""
+    """The objects and functions that a channel gets from the gateway. `user_of` blocks."""
 
     clock: Clock
     log: Log
@@ -406,15 +378,12 @@ class ChannelDeps:
     """Current operators. The collection changes while the process runs."""
     name: str = "Shipmate"  # Name of the bot
     user_of: Callable[[tuple[str, int], tuple[str, int]], int | None] = lambda _near, _far: None
-    """Function that returns the uid of the process at the far end of a local connection, given the (host,
-    port) of both ends; None if unknown. It blocks.
-    """
+    """Returns the uid of the process at the far end of a local connection, given both (host, port); None if unknown."""
     appoint: Callable[[UserRef], Awaitable[None]] = _refused
-    """Function that makes a person an operator. Raises `errors.StorageError`."""
+    """Makes a person an operator. Raises `errors.StorageError`."""
     serve: Callable[[], HttpServer] = _no_server
-    pace: float = (
-        1.0  # Network seconds per second of `clock`. Tests run the clock faster, but not the network.
-    )
+    pace: float = 1.0
+    """Network seconds per second of `clock`. Tests run the clock faster, but not the network."""
 
 
 Verdict = Literal["ok", "warn", "later", "wrong"]
@@ -433,9 +402,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """The platform's answer about a channel's credentials. `time` is the platform's clock in epoch seconds,
-    if the platform reports it.
-    """
+    """The platform's answer about a channel's credentials. `time` is the platform's clock in epoch seconds, if known."""
 
     findings: tuple[Finding, ...]
     time: float | None = None
@@ -443,15 +410,13 @@ class Examination:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Functions that find out a person's id on the platform. The person sends a secret code to the bot. Both functions
-    take the channel's settings and the code, and raise `errors.ChannelError`.
+    """Finds out a person's id on the platform: the person sends a secret code to the bot. Both functions take the channel's
+    settings and the code, and raise `errors.ChannelError`.
     """
 
-    invite: Callable[[Any, str], Awaitable[str]]  # Function that returns instructions for sending the code
+    invite: Callable[[Any, str], Awaitable[str]]  # Returns instructions for sending the code
     look: Callable[[Any, str], Awaitable[str | None]]
-    """Function that returns the id of the person who has sent the code; None if nobody has sent it yet. It must not
-    consume events that the gateway will receive.
-    """
+    """Returns the id of the person who has sent the code; None if nobody has yet. It consumes no events of the gateway."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -471,40 +436,32 @@ class Manifest:
     name: str
     settings: type[ChannelSettings]
     build: Callable[[Any, ChannelDeps], Channel]
-    encode: Callable[[Mapping[str, str]], ChatKey]
-    decode: Callable[[ChatKey], dict[str, str]]
-    """Pure functions that convert the parts of an address to a `ChatKey` (`encode`) and back (`decode`)."""
+    encode: Callable[[Mapping[str, str]], ChatKey]  # Converts the parts of an address to a `ChatKey`
+    decode: Callable[[ChatKey], dict[str, str]]  # Inverse of `encode`
     tokens: tuple[str, ...] = ()  # Names of the settings that the channel cannot run without
     webhook_tokens: tuple[str, ...] = ()  # Names of the settings that replace `tokens` if `webhook` is set
-    token_forms: Mapping[str, TokenForm] = field(default_factory=dict)
-    """Forms of the tokens, by the names in `tokens`."""
+    token_forms: Mapping[str, TokenForm] = field(default_factory=dict)  # By the names in `tokens`
     access: Literal["allowlist", "local"] = "allowlist"
-    """Group of people who can reach the bot. `allowlist`: anybody, so an allow list is needed. `local`: only people who
-    have access to this machine or the channel's own token.
+    """`allowlist`: anybody can reach the bot, so an allow list is needed. `local`: only people who have access to this
+    machine or the channel's own token can reach the bot.
     """
     valid_id: Callable[[str], bool] = bool
-    """Function that returns True if a string can be a stable user id of this platform. It checks the entries of allow
-    lists.
-    """
-    where_id: Sentence | None = (
-        None  # Text that tells operators what a user id looks like and where to find it
-    )
+    """Returns True if an entry of an allow list can be a stable user id of this platform."""
+    where_id: Sentence | None = None
+    """Text that tells operators what a user id looks like and where to find it."""
     operators: frozenset[str] = frozenset()
-    """User ids that are operators without being configured: the ids of the user who started Shipmate."""
+    """Ids of the user who started Shipmate. They are operators without being configured."""
     never_admit: frozenset[str] = frozenset()
     """User ids that many people share. They are refused even if an allow list names them."""
-    pace: Mapping[ChatType, Pace] = field(default_factory=dict)
-    total: Pace | None = None  # Rate limit of outgoing messages over all chats
-    edits: EditPace | None = (
-        None  # Rate limit of live edits; set if the channel implements `edit` and `delete`
-    )
+    pace: Mapping[ChatType, Pace] = field(default_factory=dict)  # Rate limit of messages in one chat
+    total: Pace | None = None  # Rate limit of messages over all chats
+    edits: EditPace | None = None
+    """Rate limit of live edits; set if the channel implements `edit` and `delete`."""
     ephemeral: bool = False
     """True if the channel can show a group message to only one person (`contracts.outbound.ONLY_TO`)."""
     buttons: bool = False
     """True if the channel shows `Outbound.buttons`. Otherwise the text names the commands that answer the question."""
-    examples: bool = (
-        False  # True if the channel shows `contracts.approvals.EXAMPLES` as buttons in direct chats
-    )
+    examples: bool = False  # True if direct chats show `contracts.approvals.EXAMPLES` as buttons
     files: bool = False  # True if the channel implements `fetch`
     silence: float | None = None
     """Max seconds since `Health.last_heard`. After them the connection counts as dead. None: silence is normal."""
@@ -513,19 +470,13 @@ class Manifest:
     affects only the direct chat itself.
     """
     direct: Callable[[str], dict[str, str]] | None = None
-    """Function that returns the address parts of a person's direct chat from the person's id. Alerts to
-    operators are sent there.
-    """
+    """Returns the address parts of a person's direct chat, given the person's id. Alerts to operators are sent there."""
     indicate_every: float = 4.5  # Interval in seconds at which the typing indicator must be renewed
     examine: Callable[[Any], Coroutine[Any, Any, Examination]] | None = None
-    """Function that asks the platform whether the tokens in the settings and the ids in `allow` are valid. `shipmate
-    doctor` and `init` call the function. It must consume no events.
-    """
-    claim: Claim | None = None  # Functions that identify the first operator for `shipmate init`
+    """Asks the platform whether the tokens in the settings and the ids in `allow` are valid. It consumes no events."""
+    claim: Claim | None = None  # Identifies the first operator for `shipmate init`
     connect: Callable[[str, str | None], str] = lambda _name, _posts_to: ""
-    """Function that returns instructions for getting the tokens, given the bot's name and the address of its
-    webhook, if any.
-    """
+    """Returns instructions for getting the tokens, given the bot's name and the address of its webhook, if any."""
     rules: str = ""  # Text that tells the model what the channel can display
     command_prefix: str = "/"  # Prefix with which help texts write commands
     unused: frozenset[str] = frozenset()

@@ -45,9 +45,7 @@ _R = TypeVar("_R")
 
 
 async def off_loop(size: int, most: int, work: Callable[[], _R]) -> _R:
-    """Run `work` and return its result. If `size` exceeds `most`, run `work` on a thread; otherwise it would block the
-    event loop for too long.
-    """
+    """Return the result of `work`, which runs on a thread if `size` exceeds `most`."""
     return work() if size <= most else await asyncio.to_thread(work)
 
 
@@ -57,9 +55,7 @@ class Disk(Protocol):
     """
 
     def append(self, path: Path, data: bytes, *, sync: bool = False) -> None:
-        """Append to a file, which is created if it does not exist. With `sync`, the data and the name of a
-        new file are fsynced.
-        """
+        """Append to a file or create it. With `sync`, the data and the name of a new file are fsynced."""
 
     def sync(self, path: Path) -> None:
         """Fsync a file, or the names in a folder. Do nothing if it does not exist."""
@@ -105,8 +101,8 @@ class Log(Protocol):
         request_id: str | None = None,
         **details: Any,
     ) -> None:
-        """Write one log line. `chatKey`, `requestId` and `step` default to the values of the running turn.
-        `duration` is in milliseconds. `details` are written as JSON with camelCase keys.
+        """Write one log line. `chat_key`, `request_id` and the step default to those of the running turn. `duration` is in
+        milliseconds. `details` are written as JSON with camelCase keys.
         """
 
 

@@ -50,12 +50,12 @@ class Origin(Frozen):
 
 
 class Quoted(Frozen):
-    """A message that came with another message: an earlier message of the thread, the message replied to, or
-    (`brought`) a message that is forwarded, shared, or sent instead of text.
+    """A message that came with another: an earlier one of the thread, the one replied to, or (`brought`) one that is forwarded,
+    shared, or sent instead of text.
 
-    `user_id` is the person who posted the quoted message here; `origin` is the author, if somebody else wrote it. `part`
-    is the excerpt that a reply selects. `kind` is the kind of content if it is not a person's text (a poll, a location,
-    a bot's post). `files` are the names of its files. `words_of` and `taint` override the default `provenance`.
+    `user_id` posted the quoted message here; `origin` is the author, if somebody else wrote it. `part` is the excerpt that a
+    reply selects. `kind` is the kind of content other than a person's text (a poll, a location, a bot's post). `files` are
+    file names. `words_of` and `taint` override the default `provenance`.
     """
 
     user_id: str | None
@@ -74,18 +74,14 @@ class Quoted(Frozen):
 
     @property
     def provenance(self) -> Provenance:
-        """Return the provenance of the text. Text that the poster wrote belongs to the poster; any other text counts as
-        foreign.
-        """
+        """Return the provenance of the text. Text that the poster did not write counts as foreign."""
         passed_on = self.origin or self.kind or self.files or self.from_self
         own = (self.user_id,) if self.user_id and not passed_on else None
         return _provenance(own if self.words_of is None else self.words_of, self.taint)
 
     @property
     def in_place_of_words(self) -> bool:
-        """Return True if the person sent this message instead of text: a contact, a poll, a location. Anybody may have
-        written the text in it.
-        """
+        """Return True if the person sent this instead of text: a contact, a poll, a location. Anybody may have written it."""
         own = self.origin is None and self.message_id is None
         return self.brought and own and self.kind is not None
 
@@ -105,9 +101,9 @@ class Command(Frozen):
 
 
 class Due(Frozen):
-    """A due job, which starts a turn without a message. `at` is the due time in epoch seconds, `late` the seconds since
-    then, and `missed` the number of earlier runs that were skipped. `words_of` and `taint` are the provenance of the
-    model's context when the job was scheduled; if `words_of` is None, the job counts as foreign text.
+    """A due job, which starts a turn without a message. `at` is the due time in epoch seconds, `late` the seconds since then,
+    `missed` the number of skipped runs. `words_of` and `taint` are the provenance of the model's context when the job was
+    scheduled; if `words_of` is None, the job counts as foreign text.
     """
 
     job: str
@@ -124,12 +120,11 @@ class Due(Frozen):
 
 
 class Inbound(Frozen):
-    """One event that a person caused, in the same form for all platforms: a message, an edit, a deletion or another
-    kind.
+    """One event that a person caused, in the same form for all platforms.
 
-    `edit`: `text` is the new text of the message `message_id`. `delete`: the message `message_id` was deleted. `stop`:
-    ends the turn of `chat_key`. `admission`: the intake makes it from a stranger's message, without the text. `added`:
-    this person added the bot to a chat. `rating`: this person rates the message with the id `answers`.
+    `edit`: `text` is the new text of the message `message_id`. `delete`: that message was deleted. `stop`: ends the turn of
+    `chat_key`. `admission`: the intake makes it from a stranger's message, without the text. `added`: this person added the
+    bot to a chat. `rating`: this person rates the message `answers`.
     """
 
     channel: str
@@ -138,57 +133,42 @@ class Inbound(Frozen):
     chat_type: ChatType
     user_id: str
     keys: tuple[str, ...]
-    """Ids of the platform's event (event id, channel and ts, update id). An inbound with a key that was seen
-    before is a duplicate.
-    """
+    """Ids of the platform's event. An inbound with a key that was seen before is a duplicate."""
     ts: int
     target: dict[str, str]
-    """Data that the channel needs to reply in the same place. The optional entry `reply_to` is the id of the message to
-    which the reply is attached.
-    """
+    """Data that the channel needs to reply in the same place. `reply_to` is the id of the message to reply to, if any."""
     kind: Literal["message", "edit", "delete", "stop", "admission", "added", "rating"] = "message"
     addressed: Literal["direct", "mention", "reply", "command", "thread", "chat"] = "direct"
-    """Reason why the message may be for the bot. `thread`: a message of a thread, which is for the bot only if the bot
-    takes part in the thread. `chat`: any other message, which is for the bot only if it listens to all messages of the
-    chat.
+    """Reason why the message may be for the bot. `thread`: the bot may take part in the thread. `chat`: the bot may listen to
+    all messages of the chat.
     """
-    to_others: bool = False
-    """True if the message mentions somebody else first, or replies to somebody else."""
+    to_others: bool = False  # True if the message first mentions somebody else, or replies to somebody else
     text: str = ""
     """Text that the person wrote. Forwarded and shared texts are `brought` quotes, and are never read as commands."""
     command: Command | None = None
     message_id: str | None = None
     user_name: str | None = None
-    chat_name: str | None = None
-    """Name of the group."""
-    language: str | None = None
-    """Language tag of the person's app (`zh-hans`, `en-US`)."""
-    zone: str | None = None
-    """Time zone of the person, as named in the tz database."""
+    chat_name: str | None = None  # Name of the group
+    language: str | None = None  # Language tag of the person's app (`zh-hans`, `en-US`)
+    zone: str | None = None  # Name in the tz database
     from_bot: bool = False
     attachments: tuple[Attachment, ...] = ()
     quoted: tuple[Quoted, ...] = ()
     links: tuple[Link, ...] = ()
     mentioned: dict[str, str] = Field(default_factory=dict)
     """Names of the mentioned people. The keys are the mentions in `text`, such as `<@U1>`."""
-    answers: str | None = None
-    """Id of the message that this message replies to."""
-    of_album: bool = False
-    """True for an item of an album. Each item is a separate message."""
+    answers: str | None = None  # Id of the message that this message replies to
+    of_album: bool = False  # True for an item of an album. Each item is a separate message.
     goes_on: bool = False
     """True if the text has the platform's max length. The next message then probably continues it."""
-    due: Due | None = None
-    """Due job that made this inbound; None for a person's message. `text` is then the job's text."""
+    due: Due | None = None  # Job that made this inbound; `text` is then the job's text
     renews: str | None = None
     """Id of the answer to replace. If the inbound is an edit, "" asks for a new answer to the edited message."""
-    rating: Literal["good", "bad", "none"] | None = None
-    """Rating that the person gives. `none` withdraws an earlier rating."""
-    request_id: str = ""
-    """ULID that the intake assigns."""
+    rating: Literal["good", "bad", "none"] | None = None  # `none` withdraws an earlier rating
+    request_id: str = ""  # ULID that the intake assigns
 
     @property
     def person(self) -> UserRef:
-        """Return the person who sent the message."""
         return UserRef(self.channel, self.user_id)
 
     @property

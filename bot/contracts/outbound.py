@@ -11,11 +11,9 @@ from bot.contracts.identity import ChatKey
 from bot.words import DEFAULT
 
 OutboundKind = Literal["reply", "notice", "preview", "progress"]
-"""Kind of a message. A `preview` shows an unfinished answer: it is edited, and the final message replaces it. A
-`progress` shows the steps of a turn: it is edited, and finally becomes a summary.
+"""A `preview` shows an unfinished answer, until the final message replaces it. A `progress` shows the steps of a turn, and
+finally becomes a summary.
 """
-
-
 ONLY_TO = "only_to"
 """Key in `Outbound.target`. Its value is the id of the only person who may see the message (`Manifest.ephemeral`)."""
 ABOUT = "about"  # Key in a target with `ONLY_TO`. Its value is the id of the message that the bot answers.
@@ -43,14 +41,15 @@ class Outbound:
     text: str
     kind: OutboundKind = "reply"
     title: str = ""
-    cards: tuple[Card, ...] = ()
-    """Steps of a `progress`, for channels that can display cards. `text` has the same content."""
+    cards: tuple[
+        Card, ...
+    ] = ()  # Steps of a `progress`, for channels that display cards. `text` says the same.
     sure: str = ""  # Beginning of a `preview` that will not change, for channels that can only append text
     goes_on: bool = False  # True for a `preview` or `progress` that will be edited again
     ends: bool = False  # True for the last part of an answer. A channel may ask for a rating below this part.
     repeat_of: str | None = None
-    """Id of the outbox row that this message repeats, because nobody knows whether that row was delivered. A channel
-    without `find` sends the repeat only over a connection that has just responded.
+    """Id of the outbox row that this message repeats, because its delivery is unknown. A channel without `find` sends the
+    repeat only over a connection that has just responded.
     """
     buttons: QuestionButtons | None = None
     language: str = DEFAULT  # Language of the texts that the channel adds, such as button labels

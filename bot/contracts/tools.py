@@ -14,14 +14,10 @@ from bot.contracts.base import Json
 from bot.contracts.provenance import ORIGIN, Provenance, unpacked
 
 Effect = Literal["read", "write", "run", "network", "message", "delegate"]
-"""Effect of a tool call. Permissions depend on the effects. `delegate`: the call only makes further calls, and each of
-these calls needs its own permission.
-"""
+"""Effect of a tool call, on which permissions depend. `delegate`: the call makes further calls with their own permissions."""
 READS: frozenset[Effect] = frozenset({"read"})
 MCP = "mcp__"
-"""Prefix of the names of MCP servers' tools: `mcp__<server>__<tool>`. No other tool has this prefix. A stored result
-therefore shows that it came from an MCP server, even if that server is no longer configured.
-"""
+"""Prefix of the names of MCP servers' tools, `mcp__<server>__<tool>`, and of no other tool."""
 WRITES: frozenset[Effect] = frozenset({"write"})
 
 
@@ -33,9 +29,8 @@ class ToolInput(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class FoundTools:
-    """Result of a search for tools: the definitions of tools that the model may now call, and the instructions of their
-    MCP servers, keyed by server. In the stored result each definition is a `tool_reference` block with `tool_name` and
-    `definition`.
+    """Result of a search for tools: definitions that the model may now call, and instructions by MCP server. In the stored
+    result each definition is a `tool_reference` block with `tool_name` and `definition`.
     """
 
     definitions: tuple[Json, ...]
@@ -56,8 +51,8 @@ OMISSION = "omission"
 
 @dataclass(frozen=True, slots=True)
 class Omission:
-    """The part of a result that the model does not see: its number of line breaks and of characters, the artifact with
-    the whole result, and the start and end of the note that replaces the part in the text.
+    """The part of a result that the model does not see: its artifact, its line breaks and characters, and the start and end of
+    the note that replaces the part in the text.
     """
 
     artifact: str
@@ -88,7 +83,6 @@ class ToolCall:
 
     @classmethod
     def of(cls, block: Json) -> ToolCall:
-
         return cls(str(block.get("id", "")), str(block.get("name", "")), block.get("input", {}))
 
 
@@ -112,7 +106,6 @@ class ToolResult:
 
     @classmethod
     def of(cls, block: Json) -> ToolResult:
-
         return cls(
             block["tool_use_id"],
             block.get("content", ""),
@@ -139,18 +132,14 @@ class ToolResult:
 
 
 def fitting_id(name: str, taken: Collection[str] = ()) -> str:
-    """Return a call id that every provider accepts and that is not in `taken`. If characters had to be
-    replaced, a digest keeps different ids different.
-    """
+    """Return a call id that every provider accepts and that is not in `taken`. A digest keeps different ids different."""
     plain = re.sub("[^a-zA-Z0-9_-]+", "_", name)
     fits = name if plain == name else f"{plain}_{hashlib.sha256(name.encode()).hexdigest()[:8]}"
     return fitting_id(f"{fits}_{len(taken)}", taken) if fits in taken else fits
 
 
 class Tool(Protocol):
-    """A tool that the model may call, of `bot/tools/builtin` or of an MCP server. If it has
-    an attribute `eager = True`, its input is streamed while the model writes the input.
-    """
+    """A tool that the model may call. If it has an attribute `eager = True`, its input is streamed while the model writes."""
 
     @property
     def name(self) -> str: ...
@@ -167,6 +156,4 @@ class Tool(Protocol):
         """Return True if results become outdated, as the results of reads do. A note may then replace old results."""
 
     async def run(self, args: Any) -> str | FoundTools | Pictured:
-        """Run the tool with an instance of `input` and return the result for the model. Raises `errors.ToolError`,
-        whose text tells the model what to change.
-        """
+        """Run the tool with an instance of `input`. Raises `errors.ToolError`, whose text tells the model what to change."""
