@@ -24,13 +24,13 @@ from bot.core.agent import ModelDeps
 from bot.core.archive_files import ChatStore
 from bot.core.chat import STOPPABLE, Chat, plain
 from bot.core.chats import LONGEST_TITLE, NO_CHAT, TITLE, Chats, Fact
-from bot.core.conversation_list import SearchIndex
 from bot.core.event_log import EventLog
 from bot.core.feature import Door
 from bot.core.locales import Locales
 from bot.core.outgoing import is_shown_in
 from bot.core.removal import emptied
 from bot.core.services import Services
+from bot.tools.context import Recalls
 from bot.words import Sentence, say, sentence, speaking
 
 DAY = 24 * 3600.0
@@ -176,7 +176,7 @@ class Intake:
         spoken = await self.event_log.spoken_in(chat_key)
         words = _folded(query).split()[:MOST_WORDS]
         found = list(spoken)
-        recall: SearchIndex | None = self.door.ports.get("recall")
+        recall: Recalls | None = self.door.ports.get("recall")
         if words and recall is not None:
             # The index also contains each chat's first words (the title of an unnamed chat), so search only given names here.
             told = {key for key, one in self.chats.facts[TITLE].items() if _has(one["name"], words)}

@@ -25,14 +25,13 @@ from bot.contracts.archive import HistoryQuery
 from bot.contracts.environment import Clock, Disk
 from bot.contracts.identity import ChatKey
 from bot.core.archive_files import ChatStore, names_of, people_of
-from bot.core.conversation_list import ChatQuery, SearchIndex
 from bot.core.usage import By, UsageSums, names_of_groups
 from bot.dashboard import charts
 from bot.dashboard.metrics import Figures
 from bot.dashboard.turn_page import turn_page
 from bot.sizes import in_words
 from bot.telemetry.log_reader import CauseCounts, Causes
-from bot.tools.context import RecallQuery
+from bot.tools.context import ChatQuery, RecallQuery, Recalls
 from bot.words import DEFAULT, best_language, say, speaking
 
 
@@ -99,7 +98,7 @@ class Console:
     """Function that returns the names of the channels."""
     titles: Callable[[], Mapping[str, str]]
     """Function that returns the titles that people gave their conversations, by chatKey."""
-    recalls: SearchIndex | None
+    recalls: Recalls | None
     """Search in the archive; None if it is off."""
     waiting: Callable[[], Awaitable[list[OpenLoop]]]
     decide: Callable[[OpenLoop, Act], Awaitable[str]]

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol, TypeVar
 
@@ -69,6 +69,50 @@ class Recalled:
     complete: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class ChatQuery:
+    """Selects a page of conversations for operators. `words` are searched in people's names, chatKeys, titles and all
+    messages. `among` lists the allowed chats. `names` are the titles that people gave, by chatKey.
+    """
+
+    words: str = ""
+    channel: str = ""
+    among: frozenset[str] | None = None
+    offset: int = 0
+    limit: int = 50
+    names: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ListedChat:
+    """A conversation: the people who wrote last, its title, the number of its lines, and the time of the newest line (epoch
+    milliseconds). `found` is an excerpt of the newest line containing the words.
+    """
+
+    chat_key: str
+    people: str
+    title: str
+    lines: int
+    last_ts: int | None
+    found: str = ""
+
+    @property
+    def channel(self) -> str:
+        return self.chat_key.partition(":")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class ListedChats:
+    """A page of conversations, most recently active first, the number on all pages, and the names of all channels.
+    `complete` is False while the index is being built.
+    """
+
+    chats: list[ListedChat]
+    total: int
+    channels: list[str]
+    complete: bool = True
+
+
 class Recalls(Protocol):
     """Searches the archive through its index (`bot.features.search`). Methods raise `errors.StorageError`."""
 
@@ -77,6 +121,12 @@ class Recalls(Protocol):
 
     async def kept(self, channel: str) -> list[ChatKey]:
         """Return the chatKeys of a channel that have archive lines, most recently active first."""
+
+    async def listed(self, query: ChatQuery) -> ListedChats:
+        """Return a page of all conversations, for operators."""
+
+    async def saying(self, chat: ChatKey, words: Sequence[str]) -> frozenset[ChatKey]:
+        """Return those conversations of a chat and its threads in which one line contains all these case-folded words."""
 
 
 class Membership(Protocol):

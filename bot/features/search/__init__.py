@@ -17,14 +17,13 @@ from bot.contracts.environment import Clock
 from bot.contracts.environment import Log as OperatorLog
 from bot.contracts.identity import ChatKey
 from bot.core import events, exports
-from bot.core.conversation_list import ChatQuery, ListedChats
 from bot.core.event_log import EventLog
 from bot.core.events import Event
 from bot.core.exports import Export, Exporter, ExportLost, LineFold
 from bot.core.feature import Feature, Hooks, Runtime
 from bot.features.search import index, ranking
 from bot.features.search.index import Entry
-from bot.tools.context import Recalled, RecallQuery
+from bot.tools.context import ChatQuery, ListedChats, Recalled, RecallQuery
 
 WAIT_SECONDS = 20.0  # timeout in seconds for a search to wait until the index is up to date
 LIST_SECONDS = 0.2  # timeout in seconds for a list of conversations to wait until the index is up to date
@@ -34,7 +33,7 @@ T = TypeVar("T")
 
 
 class Search(Export):
-    """Implements `core.conversation_list.SearchIndex`. The index is an export of the log to the file `path`. All database work
+    """Implements `tools.context.Recalls`. The index is an export of the log to the file `path`. All database work
     runs on one separate thread.
     """
 

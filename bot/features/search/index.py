@@ -20,9 +20,9 @@ from bot.contracts.identity import ChatKey
 from bot.core import exports
 from bot.core.archive_files import NAMES_SHOWN, SEQ, is_dated, is_edit, is_removal, moment_of, read_line
 from bot.core.chats import LONGEST_TITLE
-from bot.core.conversation_list import ChatQuery, ListedChat, ListedChats
 from bot.core.exports import ExportLost
 from bot.features.search import analysis
+from bot.tools.context import ChatQuery, ListedChat, ListedChats
 
 FILE = "index.db"
 VERSION = f"6.{analysis.VERSION}"

@@ -8,7 +8,6 @@ from pathlib import Path
 from bot.config import ship_file
 from bot.contracts.approvals import Act, OpenLoop
 from bot.contracts.environment import Clock
-from bot.core.conversation_list import SearchIndex
 from bot.core.usage import UsageSums
 from bot.dashboard.console import ActiveChat, Console, PartHealth
 from bot.dashboard.metrics import Figures, Metrics
@@ -16,6 +15,7 @@ from bot.dashboard.server import Dashboard
 from bot.http_server import Connections, HttpServer
 from bot.system import SystemClock, SystemDisk
 from bot.testing.log import MemoryLog
+from bot.tools.context import Recalls
 from tests.archives import WrittenArchive
 
 PARTS = {"journal": PartHealth(ok=True), "slack": PartHealth(ok=True, heard=1.5)}
@@ -46,7 +46,7 @@ def console(
     active: Sequence[ActiveChat] = (),
     waiting: Sequence[OpenLoop] = (),
     settings: dict[str, tuple[str, str]] | None = None,
-    recalls: SearchIndex | None = None,
+    recalls: Recalls | None = None,
     titles: dict[str, str] | None = None,
     said: WrittenArchive | None = None,
     clock: Clock | None = None,

@@ -19,13 +19,13 @@ from bot import ulids
 from bot.contracts.approvals import OpenLoop
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.identity import ChatKey, UserRef
-from bot.core.conversation_list import ChatQuery, ListedChats
 from bot.dashboard.console import POLICY, ROWS, ActiveChat, Console
 from bot.dashboard.server import Dashboard
 from bot.features.search import Search
 from bot.system import SystemClock, UlidSource
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
+from bot.tools.context import ChatQuery, ListedChats
 from bot.words import CATALOGUES, say
 from tests import usage_rows
 from tests.talk import Talk
