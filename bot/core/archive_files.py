@@ -24,6 +24,7 @@ from bot.contracts.archive import ArchiveLine, HistoryPage, HistoryQuery
 from bot.contracts.environment import Disk, Log
 from bot.contracts.identity import ChatKey
 from bot.storage import file_names, jsonl
+from bot.storage.jsonl import on_disk
 
 SEQ = "seq"
 """Key of the event number in an archive line's `meta` object."""
@@ -202,6 +203,7 @@ class ChatStore:
         archive_after_lines: int = 1000,
         flush: Callable[[], Awaitable[object]] | None = None,
     ) -> None:
+        self.folder = folder
         self.files = ArchiveFiles(folder, disk)
         self._disk = disk
         self._log = log
@@ -209,6 +211,8 @@ class ChatStore:
         self._limit = max(1, archive_after_lines)
         self._tails: dict[str, tuple[int, int]] = {}
         """Size in bytes and number of lines of each main file that this process has written."""
+        self._dirty: set[str] = set()
+        """Names of chats with lines that are not fsynced."""
         # The size is part of the cache's key, because retention or an erasure may rewrite a rotated file.
         self._revisions_of = lru_cache(_REVISED_FILES)(lambda path, _size: _revisions_in(disk.read(path)))
 
@@ -248,7 +252,7 @@ class ChatStore:
 
     def _opened(self, name: str) -> tuple[bytes, list[Path]]:
         """Return the bytes of a chat's main file and the paths of its rotated files, newest first, read under one lock."""
-        with jsonl.locked(self.files.folder, shared=True):
+        with jsonl.locked(self.folder, shared=True):
             *archives, main = self.files.of(name)
             return self._disk.read(main), archives[::-1]
 
@@ -291,27 +295,25 @@ class ChatStore:
                 last_ts = next((line.ts for line in map(read_line, reversed(raws)) if line is not None), None)
         return ChatInfo(self.files.chat_key(name) or name, count, last_ts)
 
-    # ------------------------------------------------------------ writing, on any thread
+    # ------------------------------------------------------------ writing
 
+    @on_disk("the archive cannot be read", alone=True)
     def newest(self, name: str) -> list[tuple[str, int]]:
         """Repair files that a killed process left incomplete. Then return the request ids and event numbers of a chat's
         newest exported lines, newest first, at most `NEWEST`.
         """
-        with jsonl.locked(self.files.folder):
-            jsonl.tidy(self._disk, self.files.folder)
-            self._tail(name)
-            raws = (
-                raw for path in self.files.of(name)[::-1] for raw in self._disk.read(path).split(b"\n")[::-1]
-            )
-            lines = (line for line in map(read_line, raws) if line is not None)
-            found = ((one.request_id, (one.meta or {}).get(SEQ)) for one in lines)
-            return list(islice(((name, seq) for name, seq in found if isinstance(seq, int)), NEWEST))
+        jsonl.tidy(self._disk, self.folder)
+        self._tail(name)
+        raws = (raw for path in self.files.of(name)[::-1] for raw in self._disk.read(path).split(b"\n")[::-1])
+        lines = (line for line in map(read_line, raws) if line is not None)
+        found = ((one.request_id, (one.meta or {}).get(SEQ)) for one in lines)
+        return list(islice(((name, seq) for name, seq in found if isinstance(seq, int)), NEWEST))
 
+    @on_disk("the archive cannot be written", alone=True)
     def append_lines(self, name: str, raws: Sequence[bytes]) -> None:
-        """Append whole lines. The caller must hold the folder's lock. Rotate the file if it exceeds the line limit. The
-        lines are durable only after `sync`.
-        """
+        """Append whole lines. Rotate the file if it exceeds the line limit. The lines are durable only after `sync`."""
         main = self.files.main(name)
+        self._dirty.add(name)
         while raws:
             size, count = self._tail(name)
             some = raws[: max(1, self._limit + 1 - count)]
@@ -328,10 +330,12 @@ class ChatStore:
                 self._log.write("storage", words, level="error", file=name)
             del self._tails[name]
 
-    def sync(self, names: Iterable[str]) -> None:
-        for name in names:
+    @on_disk("the archive cannot be written")
+    def sync(self) -> None:
+        for name in self._dirty:
             self._disk.sync(self.files.main(name))
-        self._disk.sync(self.files.folder)
+        self._disk.sync(self.folder)
+        self._dirty = set()
 
     def _tail(self, name: str) -> tuple[int, int]:
         """Return the size in bytes and the number of lines of a main file. If another process changed the file, first cut

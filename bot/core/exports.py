@@ -352,16 +352,6 @@ class LineFold:
         return [one for one in await self._log.read(event.chat) if one.seq < event.seq]
 
 
-@dataclass(frozen=True, slots=True)
-class _Line:
-    """An archive line to write. `n` is the number of the oldest event from which it was built."""
-
-    n: int
-    chat: ChatKey
-    seq: int
-    raw: bytes
-
-
 class ArchiveExport(Export):
     """Export to the archive. Each line carries its event's number, so that an event is not written twice."""
 
@@ -371,15 +361,16 @@ class ArchiveExport(Export):
         self._store = store
         self._log = log
         self._fold = LineFold(log)
-        self._due: list[_Line] = []
+        self._due: dict[ChatKey, dict[int, tuple[int, bytes]]] = {}
+        """Lines to write, by chat and event, each with the number of the oldest event from which it was built."""
         self._positions: dict[ChatKey, int] = {}
         """Number of the newest exported event of each chat."""
-        self._dirty: set[str] = set()
 
     @property
     def rests_on(self) -> int | None:
         oldest = self._fold.rests_on
-        return min([*(() if oldest is None else (oldest,)), *(one.n for one in self._due)], default=None)
+        due = [n for lines in self._due.values() for n, _ in lines.values()]
+        return min([*(() if oldest is None else (oldest,)), *due], default=None)
 
     async def complete(self) -> bool:
         with errors.as_storage_error("the archive cannot be read"):
@@ -395,40 +386,28 @@ class ArchiveExport(Export):
     async def take(self, n: int, event: Event) -> None:
         if found := await self._fold.take(n, event):
             oldest, line = found
-            self._due.append(_Line(oldest, event.chat, event.seq, dumped(line, event.seq)))
+            self._due.setdefault(event.chat, {})[event.seq] = oldest, dumped(line, event.seq)
 
     async def write(self) -> None:
-        while self._due:
-            chat = self._due[0].chat
+        for chat, lines in list(self._due.items()):
             # Forget the position until the write has succeeded, because a failed write may leave some lines on disk.
             position = self._positions.pop(chat, None)
             position = await self._position(chat) if position is None else position
-            # After a failed write the exporter passes the same events again.
-            new = {one.seq: one.raw for one in self._due if one.chat == chat and one.seq > position}
-            with errors.as_storage_error("the archive cannot be written"):
-                await asyncio.to_thread(self._append, file_names.encode(chat), list(new.values()))
+            new = {seq: raw for seq, (_, raw) in lines.items() if seq > position}
+            await self._store.append_lines(file_names.encode(chat), list(new.values()))
             self._positions[chat] = max([position, *new])
-            self._due = [one for one in self._due if one.chat != chat]
-
-    def _append(self, name: str, raws: Sequence[bytes]) -> None:
-        with jsonl.locked(self._store.files.folder):
-            self._dirty.add(name)
-            self._store.append_lines(name, raws)
+            del self._due[chat]
 
     async def _position(self, chat: ChatKey) -> int:
         """Return the number of the chat's newest exported event. Lines of a lost log are ignored."""
-        with errors.as_storage_error("the archive cannot be read"):
-            lines = await asyncio.to_thread(self._store.newest, file_names.encode(chat))
-        for request, seq in lines:
+        for request, seq in await self._store.newest(file_names.encode(chat)):
             event = next(iter(await self._log.read(chat, seq, pending=False)), None)
             if event is not None and event.seq == seq and _names(event, request):
                 return seq
         return 0
 
     async def sync(self) -> None:
-        with errors.as_storage_error("the archive cannot be written"):
-            await asyncio.to_thread(self._store.sync, self._dirty)
-        self._dirty = set()
+        await self._store.sync()
 
 
 def _names(event: Event, request: str) -> bool:
