@@ -12,7 +12,6 @@ import contextlib
 import hashlib
 import itertools
 import json
-import os
 import shutil
 import sqlite3
 from collections import Counter, defaultdict
@@ -38,6 +37,7 @@ from bot.core.outgoing import LastingApproval
 from bot.core.removal import SENDS
 from bot.core.sqlite_log import SCHEMA
 from bot.storage import file_names
+from bot.system import SystemDisk
 
 LOG, NEW, JOURNAL = "shipmate.db", "shipmate.db.importing", "journal.db"
 BACKUP = "before-0.2"
@@ -73,24 +73,14 @@ def import_ship(
     """Import the folder `home`. Return False if it has no files of version 0.1. Raises OSError and `sqlite3.Error`."""
     if not (home / JOURNAL).exists():
         return False
+    disk = SystemDisk()
     if not (home / LOG).exists():
         for left in home.glob(f"{NEW}*"):
             left.unlink()
         with contextlib.closing(sqlite3.connect(home / JOURNAL)) as old:
-            old_ship = _OldShip(old, home, needs_turn, is_operator)
-            with contextlib.closing(sqlite3.connect(home / NEW, isolation_level=None)) as db:
-                db.execute("PRAGMA synchronous = full")
-                db.executescript(SCHEMA)
-                db.execute("BEGIN")
-                for chat, found in old_ship.events().items():
-                    _write_chat(db, make(chat), found)
-                keys = [(row["key"].partition(":")[2], str(NO_CHAT), 0) for row in old_ship.rows("keys")]
-                db.executemany(KEY, keys)
-                if (home / RESTORED).exists():
-                    db.execute(FACT, (RESTORED, RESTORED, "{}"))
-                db.execute("COMMIT")
-        (home / NEW).replace(home / LOG)
-        _sync(home)
+            old.row_factory = sqlite3.Row
+            _write_log(home, _OldShip(old, home, needs_turn, is_operator), make)
+        disk.rename(home / NEW, home / LOG)
     # A file that a killed import has already moved stays in the backup.
     backup = home / BACKUP
     backup.mkdir(exist_ok=True)
@@ -98,10 +88,32 @@ def import_ship(
         for file in sorted(home.glob(f"{name}*"), reverse=True):
             if not (backup / file.name).exists():
                 file.replace(backup / file.name)
-    _sync(backup)
-    _sync(home)
+    disk.sync(backup)
+    disk.sync(home)
     (home / RESTORED).unlink(missing_ok=True)
     return True
+
+
+def _write_log(home: Path, old_ship: _OldShip, make: Callable[[ChatKey], Chat]) -> None:
+    with contextlib.closing(sqlite3.connect(home / NEW, isolation_level=None)) as db:
+        db.execute("PRAGMA synchronous = full")
+        db.executescript(SCHEMA)
+        db.execute("BEGIN")
+        for key, found in old_ship.events().items():
+            chat = make(key)
+            for event in found:
+                chat.apply(event)
+                row = (str(key), event.seq, event.id, event.turn, event.person, event.kind, event.at)
+                db.execute(APPEND, (*row, encode(event.data)))
+                db.executemany(KEY, [(one, str(key), event.seq) for one in keys_of(event.data)])
+                if isinstance(event.data, FactSet):
+                    db.execute(*stored(event.data))
+            db.execute(POSITION, (str(key), chat.position.base, chat.position.open))
+        keys = [(row["key"].partition(":")[2], str(NO_CHAT), 0) for row in old_ship.rows("keys")]
+        db.executemany(KEY, keys)
+        if (home / RESTORED).exists():
+            db.execute(FACT, (RESTORED, RESTORED, "{}"))
+        db.execute("COMMIT")
 
 
 def end_cleanly(home: Path) -> None:
@@ -118,25 +130,6 @@ def remove_backup(home: Path) -> bool:
     if clean:
         shutil.rmtree(home / BACKUP, ignore_errors=True)
     return clean
-
-
-def _write_chat(db: sqlite3.Connection, chat: Chat, found: list[Event]) -> None:
-    for event in found:
-        chat.apply(event)
-        row = (str(event.chat), event.seq, event.id, event.turn, event.person, event.kind, event.at)
-        db.execute(APPEND, (*row, encode(event.data)))
-        db.executemany(KEY, [(key, str(event.chat), event.seq) for key in keys_of(event.data)])
-        if isinstance(event.data, FactSet):
-            db.execute(*stored(event.data))
-    db.execute(POSITION, (str(chat.key), chat.position.base, chat.position.open))
-
-
-def _sync(folder: Path) -> None:
-    number = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,9 +185,8 @@ class _OldShip:
                 )
 
     def rows(self, table: str, more: str = "") -> list[dict[str, Any]]:
-        cursor = self._db.execute(f"SELECT * FROM {table} {more}")  # noqa: S608 - all table names are from this module
-        names = [one[0] for one in cursor.description]
-        return [dict(zip(names, row, strict=True)) for row in cursor]
+        statement = f"SELECT * FROM {table} {more}"  # noqa: S608 - all table names are from this module
+        return [dict(row) for row in self._db.execute(statement)]
 
     def events(self) -> dict[ChatKey, list[Event]]:
         facts: dict[ChatKey, list[_Fact]] = defaultdict(list)
@@ -229,9 +221,11 @@ class _OldShip:
         for name, turn in self._turns.items():
             if turn["chat_key"] != str(chat):
                 continue
-            members = [one for one in rows if one.turn == name and one.inbound.kind in {"message", "edit"}]
             members = [
-                one for one in members if not (one.inbound.command and not self._needs_turn(one.inbound))
+                one
+                for one in rows
+                if one.turn == name and one.inbound.kind in {"message", "edit"}
+                if not one.inbound.command or self._needs_turn(one.inbound)
             ]
             if members and members[0].inbound.command is not None and turn["state"] not in ENDS:
                 # The command may have run. So that it is not repeated, its turn counts as handled.
@@ -275,19 +269,15 @@ class _OldShip:
     def _received(self, row: _Row) -> Iterator[_Fact]:
         inbound, name = row.inbound, row.inbound.request_id
         beside = inbound.kind == "message" and not self._needs_turn(inbound)
-        data: EventData
-        if inbound.kind == "edit":
-            data = events.Edited(inbound)
-        elif inbound.kind == "delete":
-            data = events.Deleted(inbound)
+        changes: dict[str, Callable[[Inbound], EventData]] = {"edit": events.Edited, "delete": events.Deleted}
+        if inbound.kind in changes:
+            data = changes[inbound.kind](inbound)
         elif inbound.is_stop:
             data = events.Stop(inbound, everyones=self._is_operator(inbound))
         else:
             data = events.Received(inbound, beside=beside)
         yield _Fact(row.at, data, name, person=str(inbound.person))
-        closed = (
-            row.turn not in self._turns or beside or inbound.kind in {"delete", "edit"} or inbound.is_stop
-        )
+        closed = row.turn not in self._turns or beside or inbound.kind in changes or inbound.is_stop
         if closed and row.state not in {"queued", "in_turn"}:
             yield _Fact(row.at, events.Closed(name), f"{name} closed")
 
