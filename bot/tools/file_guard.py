@@ -444,9 +444,10 @@ class FileGuard:
             known = state.get("known")
             self._known = None if known is None else {(str(name), int(at)) for name, at in known}
             for path, mark in state.get("files", {}).items():
-                # Version 0.1 stored no inodes.
+                # Version 0.1 stored `state` (inode, time and size), and later versions of it only `saved`, the time.
                 inode = mark["inode"] if "inode" in mark else (self._stamp(path) or (0,))[0]
-                stamp = (int(inode), int(mark["saved"]))
+                inode, saved, *_ = mark["state"] if "state" in mark else (inode, mark["saved"])
+                stamp = (int(inode), int(saved))
                 self._marks[path] = _Mark(unpacked(mark["origin"]), str(mark["channel"]), stamp)
             self._marks |= {str(path): _Mark() for path in state.get("folders", ())}
             begun = list(map(int, state.get("begun", ())))
