@@ -39,6 +39,18 @@ class ShipmateError(Exception):
             return self.person
 
 
+class TurnFailed(ShipmateError):
+    """A turn failed. People get the sentence `key` of the section `turn` of `bot/words`, with these values."""
+
+    def __init__(self, cause: str, key: str, **values: str) -> None:
+        super().__init__(cause)
+        self.key, self.values = key, values
+
+    @property
+    def person(self) -> str:
+        return say(f"turn.{self.key}", **self.values)
+
+
 class ConfigError(ShipmateError):
     """The configuration in ship.json or the environment is invalid. `findings` has a line for each mistake."""
 

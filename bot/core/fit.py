@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import ClassVar, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from bot import errors, text
 from bot.contracts.base import Json, Message
@@ -19,7 +19,6 @@ from bot.core.chat import Chat
 from bot.core.context import RunningTurn
 from bot.core.prompt import Frozen
 from bot.llm import messages_api
-from bot.words import say
 
 MOST_HALVINGS = 3
 """Max times per turn that the history is halved before it is cleared."""
@@ -55,45 +54,8 @@ _BAD = frozenset({"overflow", "thinking", "invalid"})
 """Reasons for a change of the context that are logged as warnings."""
 
 
-class Withdrawn(errors.ShipmateError):
-    """Raised for a turn that must leave the history. If the turn stayed, every later turn would fail."""
-
-    said: ClassVar[str]
-    """Key of the sentence for people, in section `turn` of the catalogue."""
-
-    @property
-    def person(self) -> str:
-        return say(f"turn.{self.said}")
-
-
-class HistoryCleared(Withdrawn):
-    """The chat's history was cleared, because it did not fit even after three halvings."""
-
-    said = "cleared"
-
-
-class TurnTooLarge(Withdrawn):
-    """The current turn does not fit even without the history. The history stays."""
-
-    said = "too_large"
-
-
-class PromptFillsWindow(TurnTooLarge):
-    """The turn does not fit because system prompt and tool definitions take most of the context window."""
-
-    said = "prompt_too_large"
-
-
-class ModelGone(errors.ShipmateError):
-    """The provider no longer has the model chosen for the chat. Later turns use the default model."""
-
-    def __init__(self, chosen: str, default: str) -> None:
-        super().__init__(f"the provider has no {chosen}")
-        self._named = {"model": chosen, "default": default}
-
-    @property
-    def person(self) -> str:
-        return say("turn.model_gone", **self._named)
+class Withdrawn(errors.TurnFailed):
+    """The turn must leave the history. If the turn stayed, every later turn would fail."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,16 +180,18 @@ class Fit:
     # ------------------------------------------------------------ after a request
 
     def refused(self, request: ModelRequest, error: errors.ModelError) -> None:
-        """Shrink the next request after the provider rejected this one. Raise `TurnTooLarge`, `HistoryCleared` or
-        `ModelGone` if shrinking was not enough, or the error itself if shrinking cannot help.
+        """Shrink the next request after the provider rejected this one. Raise `errors.TurnFailed` if shrinking was
+        not enough, or the error itself if shrinking cannot help.
         """
         if isinstance(error, errors.ThinkingUnbound) and not self._tries["thinking"]:
             self._tries["thinking"] += 1
             self.apply(events.Cut((), self.context.head, "thinking"))
             return
         if isinstance(error, errors.ModelUnknown) and request.model == self.models.chosen:
+            # Later turns use the default model.
             self.append(events.FactSet(MODEL, str(self.chat.key), None))
-            raise ModelGone(request.model, self.models.default_model) from error
+            names = {"model": request.model, "default": self.models.default_model}
+            raise errors.TurnFailed(f"the provider has no {request.model}", "model_gone", **names) from error
         if not isinstance(error, errors.ContextOverflow):
             raise error
         self.models.windows.refused(request.model, error)
@@ -252,9 +216,10 @@ class Fit:
         if any(self._change(one) for one in SMALLER if not (large and one == "halve_history")):
             return
         if large or not self._tries["halve_history"]:
-            raise (PromptFillsWindow if frame > own else TurnTooLarge) from error
+            key = "prompt_too_large" if frame > own else "too_large"
+            raise Withdrawn("the turn does not fit even without the history", key) from error
         self.apply(events.Cut("all", None, "overflow"))
-        raise HistoryCleared from error
+        raise Withdrawn("the history was cleared: halving was not enough", "cleared") from error
 
     def _turn_is_too_large(self, model: str, frame: float, own: float, error: errors.ContextOverflow) -> bool:
         """Return True if the request is too large even without history. Use the provider's token count if it is plausible."""

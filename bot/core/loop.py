@@ -52,15 +52,11 @@ LONGEST_LINE = 20_000
 
 
 class Refused(Withdrawn):
-    """The model refused to answer. `words` is the text of the refusal. The turn leaves the history, as the provider recommends."""
-
-    def __init__(self, words: str) -> None:
-        super().__init__("refusal")
-        self._words = words
+    """The model refused to answer. The turn leaves the history, as the provider recommends."""
 
     @property
     def person(self) -> str:
-        return f"{self._words}\n\n{say('turn.declined')}".strip()
+        return f"{self.values['words']}\n\n{say('turn.declined')}".strip()
 
 
 @dataclass(eq=False, kw_only=True)
@@ -153,7 +149,7 @@ class Loop:
         if last is None:
             return True
         if last.stop_reason == "refusal":
-            raise Refused(running.words)
+            raise Refused("refusal", "declined", words=running.words)
         answered, again = self._answered(running), running.unfinished
         if answered or not 1 <= again <= MOST_UNFINISHED:
             return False

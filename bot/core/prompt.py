@@ -15,7 +15,7 @@ import functools
 import os
 import re
 import tomllib
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -31,7 +31,6 @@ from bot.storage.file_names import encode
 from bot.tags import CONTEXT, Tag
 from bot.tools.file_guard import INCLUDE, LARGEST, FileGuard, NotVetted, prose
 from bot.tools.skills import SkillFolder
-from bot.words import say
 
 T = TypeVar("T")
 _TEXTS: Mapping[str, str] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
@@ -60,58 +59,31 @@ _DIRECTIVE = re.compile(r"[ \t]*<!--\s*shipmate:\s*override\s*-->[ \t]*", re.IGN
 # ------------------------------------------------------------ sections within a budget
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
-    """A section of a prompt. `forms` are its text and shorter versions, longest first; an empty form is ignored."""
-
-    name: str
-    forms: Sequence[str]
-    required: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Assembled:
-    """Sections that were selected for a prompt. `parts` are (name, text); `dropped` and `shortened` are names."""
-
-    parts: tuple[tuple[str, str], ...]
-    dropped: tuple[str, ...] = ()
-    shortened: tuple[str, ...] = ()
-
-    @property
-    def text(self) -> str:
-        return BETWEEN.join(words for _, words in self.parts)
-
-
-class PromptTooLarge(errors.ShipmateError):
-    """Raised if no form of a required section fits the token budget."""
-
-    @property
-    def person(self) -> str:
-        return say("turn.prompt_too_large")
-
-
-def assemble(sections: Iterable[Section], budget: float, size: Callable[[str], float] = len) -> Assembled:
-    """Give each section, in order, its longest form that fits the rest of the budget. Optional sections without such a form
-    are dropped. Raises `PromptTooLarge`.
+def assemble(
+    sections: Mapping[str, Sequence[str]],
+    budget: float,
+    size: Callable[[str], float] = len,
+    required: Container[str] = (),
+) -> dict[str, str]:
+    """Return the text of each section, in order: the longest of its forms that fits the rest of the budget. `sections` has
+    each section's text and shorter versions, longest first; an empty form is ignored. Other sections are left out. Raises
+    `errors.TurnFailed` if a required section does not fit.
     """
-    parts, dropped, shortened = list[tuple[str, str]](), list[str](), list[str]()
+    chosen = dict[str, str]()
     gap = size(BETWEEN)
     left = budget + gap
-    for one in sections:
-        costs = [(form, size(form) + gap) for form in one.forms if form]
-        chosen = next((found for found in costs if found[1] <= left), None)
-        if chosen is not None:
-            parts.append((one.name, chosen[0]))
-            left -= chosen[1]
-            shortened += [one.name] if chosen is not costs[0] else []
-        elif costs and one.required:
-            raise PromptTooLarge(
-                f"the section `{one.name}` of the prompt takes {costs[-1][1]:.0f} of the {left:.0f} that are left: "
-                "shorten the instruction files, or use a model with a larger window"
+    for name, forms in sections.items():
+        costs = [(form, size(form) + gap) for form in forms if form]
+        if (fits := next((found for found in costs if found[1] <= left), None)) is not None:
+            chosen[name] = fits[0]
+            left -= fits[1]
+        elif costs and name in required:
+            raise errors.TurnFailed(
+                f"the section `{name}` of the prompt takes {costs[-1][1]:.0f} of the {left:.0f} that are left: "
+                "shorten the instruction files, or use a model with a larger window",
+                "prompt_too_large",
             )
-        elif costs:
-            dropped.append(one.name)
-    return Assembled(tuple(parts), tuple(dropped), tuple(shortened))
+    return chosen
 
 
 # ------------------------------------------------------------ instruction files
@@ -387,7 +359,7 @@ class Prompts:
         system_role: bool = False,
     ) -> Frozen:
         """Read the files again and build the prompt. `budget` is the max `size` of the static part. A section that cannot be
-        read is left out. Raises `PromptTooLarge`.
+        read is left out. Raises `errors.TurnFailed`.
         """
         told = self.instructions.of_chat(channel, chat_key, model)
         found = await self._part("instructions", told, Instructions())
@@ -401,22 +373,22 @@ class Prompts:
         listed = "\n".join(f"- {skill.name}: {skill.description}" for skill in skills)
         known = f"# Skills\n\n`skills_load` knows: {', '.join(skill.name for skill in skills)}."
         load = "# Skills\n\nLoad one with `skills_load` before you do what it describes.\n\n"
-        sections = [
-            Section("rules", [rules], required=True),
-            Section("model", [found.model], required=True),
-            Section(INSTRUCTIONS, shared, required=True),
-            Section("skills", [load + listed, known] if listed else []),
-        ]
-        made = assemble(sections, budget, size)
-        if made.dropped or made.shortened:
+        sections = {
+            "rules": [rules],
+            "model": [found.model],
+            INSTRUCTIONS: shared,
+            "skills": [load + listed, known] if listed else [],
+        }
+        made = assemble(sections, budget, size, required=("rules", "model", INSTRUCTIONS))
+        dropped = [name for name, forms in sections.items() if any(forms) and name not in made]
+        shortened = [name for name, words in made.items() if words != sections[name][0]]
+        if dropped or shortened:
             told_now = "the prompt was too large: parts are left out or shortened"
-            dropped, shortened = list(made.dropped), list(made.shortened)
-            self.instructions.log.write(
-                "prompt", told_now, level="warn", dropped=dropped, shortened=shortened
-            )
-        cut = (*found.cut, *(name for name in made.shortened if name == INSTRUCTIONS))
+            log = self.instructions.log
+            log.write("prompt", told_now, level="warn", dropped=dropped, shortened=shortened)
+        cut = (*found.cut, *(name for name in shortened if name == INSTRUCTIONS))
         own = self.redact(found.own)
-        return Frozen(self._shared(made.text), own, self._shared(append), cut)
+        return Frozen(self._shared(BETWEEN.join(made.values())), own, self._shared(append), cut)
 
     async def of_person(self, inbound: Inbound) -> str:
         """Return the instructions for the sender of a message. They become part of the user message."""

@@ -17,7 +17,7 @@ from bot.core import blocks, file_words, view
 from bot.core.agent import AgentDeps
 from bot.core.fit import Fit
 from bot.core.memory import PutBack
-from bot.core.prompt import Section, assemble
+from bot.core.prompt import assemble
 from bot.tools import result_limits
 from bot.tools.builtin.skills import skills_load
 from bot.tools.builtin.tool_search import tool_search
@@ -81,14 +81,14 @@ async def put_back(fit: Fit, dropped: Sequence[Message], kept: Sequence[Message]
     skill_texts = _texts("The skill {}, loaded before", "Skills loaded before; load", names[_SKILLS], skills)
     file_title = "The file {}, read before, as it is now"
     file_texts = _texts(file_title, "Files read before; read", names[_FILES], files)
-    sections = (
-        Section(_ARTIFACTS, ["\n".join([title, *pointers])] if pointers else []),
-        Section(_SKILLS, skill_texts),
-        Section(_TOOLS, [again] if names[_TOOLS] else []),
-        Section(_FILES, file_texts),
-    )
-    chosen = assemble(sections, left, size)
-    shown = [(words, {ORIGIN: origin.packed()} if name == _FILES else {}) for name, words in chosen.parts]
+    sections = {
+        _ARTIFACTS: ["\n".join([title, *pointers])] if pointers else [],
+        _SKILLS: skill_texts,
+        _TOOLS: [again] if names[_TOOLS] else [],
+        _FILES: file_texts,
+    }
+    chosen = assemble(sections, left, size).items()
+    shown = [(words, {ORIGIN: origin.packed()} if name == _FILES else {}) for name, words in chosen]
     return PutBack(shown, list(tools.values()), said, names)
 
 

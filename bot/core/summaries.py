@@ -12,14 +12,14 @@ import asyncio
 import contextlib
 import itertools
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal, TypeVar
 
 from bot import errors, tags, text
 from bot.contracts.base import Message
-from bot.contracts.environment import cancel_all, ends_within
+from bot.contracts.environment import cancel_all, ends_within, started
 from bot.contracts.identity import ChatKey
 from bot.contracts.provenance import NOBODYS, Provenance, unpacked
 from bot.core import blocks, events, memory, view
@@ -65,6 +65,7 @@ EXTRACT_SHARE = 8
 FORK_TOKENS, FORK_RETRIES = 8_192, 3
 """Max tokens of a fork's answer, and max retries of a summary with a shorter prompt."""
 FAILED = (errors.ShipmateError, MemoryInvalid)
+What = Literal["compaction", "memory"]
 Maker = Literal["memory", "summary"]
 """Source of the text that replaces dropped messages: the session memory, or a new summary by the model."""
 
@@ -83,16 +84,19 @@ class CompactResult:
 
 @dataclass(slots=True)
 class _Work:
-    """State of the compactions and memory updates of one chat. `compacting` and `writing` are the running tasks."""
+    """State of the compactions and memory updates of one chat."""
 
     fit: Fit | None = None
-    compacting: asyncio.Task[CompactResult] | None = None
-    writing: asyncio.Task[None] | None = None
+    tasks: dict[What, asyncio.Task[Any]] = field(default_factory=dict)
     since: int | None = None
     """Event number of the message that was the newest when the last memory update began."""
-    failures: Counter[str] = field(default_factory=Counter)
+    failures: Counter[What] = field(default_factory=Counter)
     """Numbers of compactions and of memory updates that have failed in a row. The last failure was at `failed_at`."""
     failed_at: float = 0.0
+
+    def running(self, what: What) -> asyncio.Task[Any] | None:
+        task = self.tasks.get(what)
+        return task if task is not None and not task.done() else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +109,7 @@ class Summaries:
 
     async def stop(self) -> None:
         """Cancel all compactions and memory updates. No data is lost."""
-        works = self._work.values()
-        await cancel_all(one for work in works for one in (work.compacting, work.writing) if one is not None)
+        await cancel_all(task for work in self._work.values() for task in work.tasks.values())
 
     # ------------------------------------------------------------ when work may be due
 
@@ -115,23 +118,17 @@ class Summaries:
         cap if compaction is on.
         """
         chat, context, limits = fit.chat, fit.context, fit.limits
-        work = self._of(chat)
-        work.fit = fit
-        if work.compacting is not None and not await ends_within(
-            WAIT_SECONDS, work.compacting, self.agent.clock
-        ):
-            # This counts as a failure. Otherwise each turn would start another slow compaction, for which the next turn waits.
-            self._failed(chat, "compaction", TimeoutError(f"no end within {WAIT_SECONDS:g} seconds"))
-            await cancel_all([work.compacting])
+        self._of(chat).fit = fit
+        await self._ended(chat, "compaction")
         remembers = limits.compaction.enabled
         if len(context.view()) <= limits.max_messages * (GROWTH if remembers else 1):
             return
         over = context.over_cap()
         if remembers and not _is_covered(fit, over):
-            await self._written(work)
+            await self._ended(chat, "memory")
             if context.memory is None or context.memory.covers != _newest(fit):
                 self._begin_memory(fit)
-                await self._written(work)
+                await self._ended(chat, "memory")
         change = events.Cut(tuple(over), context.head, "message_cap")
         if context.memory is not None and _is_covered(fit, over):
             change = await self._change(fit, "message_cap", over, context.memory.markdown)
@@ -155,37 +152,36 @@ class Summaries:
         """Start a background task for a compaction or memory update if one is due after a turn."""
         work, over = self._of(chat), chat.context.over_cap()
         fit = work.fit
-        if fit is not None and fit.limits.compaction.enabled:
-            if work.compacting is not None or (
-                fit.tokens() > fit.budget().limit and self._begin(fit, "size", _keep(fit))
-            ):
-                return
-            if over and work.writing is None and _is_covered(fit, over):
-                work.compacting = self._task(chat, self._compact(fit, "message_cap", over))
-            elif work.writing is None and self._enough_is_new(fit, over_cap=bool(over)):
+        if fit is None or not fit.limits.compaction.enabled:
+            if over:
+                self.append(chat, events.Cut(tuple(over), chat.context.head, "message_cap"))
+        elif work.running("compaction") or (
+            fit.tokens() > fit.budget().limit and self._begin(fit, "size", _border(fit, _keep(fit)))
+        ):
+            pass
+        elif not work.running("memory"):
+            if over and _is_covered(fit, over):
+                self._start(chat, "compaction", self._compact(fit, "message_cap", over))
+            elif self._enough_is_new(fit, over_cap=bool(over)):
                 self._begin_memory(fit)
-            return
-        if over:
-            self.append(chat, events.Cut(tuple(over), chat.context.head, "message_cap"))
 
     async def look(self) -> None:
         """Compact idle chats shortly before their prefix expires from the provider's cache."""
         now = self.agent.clock.now()
         for work in [*self._work.values()]:
             fit = work.fit
-            if fit is None or work.compacting is not None or fit.chat.turn is not None:
+            if fit is None or work.running("compaction") or fit.chat.turn is not None:
                 continue
             policy, context = fit.limits.compaction, fit.context
             quiet = context.asked_at is not None and IDLE_AFTER <= now - context.asked_at < IDLE_UNTIL
             due = quiet and context.cached and policy.enabled and policy.idle.enabled
             if due and fit.tokens() > policy.idle.above_tokens:
-                self._begin(fit, "idle", min(IDLE_KEEPS, _keep(fit)))
+                self._begin(fit, "idle", _border(fit, min(IDLE_KEEPS, _keep(fit))))
 
-    def _begin(self, fit: Fit, reason: str, keep: float) -> bool:
+    def _begin(self, fit: Fit, reason: str, dropped: Sequence[int]) -> bool:
         """Start a compaction in the background if `_pays` allows it. Returns True if it was started."""
-        dropped = _border(fit, keep)
         if pays := self._pays(fit, dropped):
-            self._of(fit.chat).compacting = self._task(fit.chat, self._compact(fit, reason, dropped))
+            self._start(fit.chat, "compaction", self._compact(fit, reason, dropped))
         return pays
 
     def _pays(self, fit: Fit, dropped: Sequence[int]) -> bool:
@@ -214,7 +210,7 @@ class Summaries:
         current: Sequence[Message] = (),
     ) -> CompactResult:
         chat, context, work = fit.chat, fit.context, self._of(fit.chat)
-        await self._written(work)
+        await self._ended(chat, "memory")
         maker: Maker = "memory"
         try:
             await self._import_edits(chat)
@@ -269,7 +265,7 @@ class Summaries:
     def _begin_memory(self, fit: Fit) -> None:
         work = self._of(fit.chat)
         work.since = _newest(fit)
-        work.writing = self._task(fit.chat, self._extract(fit, work, work.since))
+        self._start(fit.chat, "memory", self._extract(fit, work, work.since))
 
     async def _extract(self, fit: Fit, work: _Work, newest: int | None) -> None:
         chat = fit.chat
@@ -313,29 +309,23 @@ class Summaries:
         work = self._work.setdefault(chat.key, _Work())
         self._work.move_to_end(chat.key)
         oldest = next(iter(self._work.values()))
-        if len(self._work) > MOST_CHATS and oldest.compacting is None is oldest.writing:
+        if len(self._work) > MOST_CHATS and not any(map(oldest.running, oldest.tasks)):
             self._work.popitem(last=False)
         return work
 
-    async def _written(self, work: _Work) -> None:
-        """Wait for a running memory update. After `WAIT_SECONDS`, cancel it, so that it cannot replace a newer memory."""
-        if work.writing is not None and not await ends_within(WAIT_SECONDS, work.writing, self.agent.clock):
-            await cancel_all([work.writing])
+    def _start(self, chat: Chat, what: What, work: Coroutine[Any, Any, Any]) -> None:
+        self._of(chat).tasks[what] = started(work, self.agent.log, f"a {what} failed")
 
-    def _task(self, chat: Chat, work: Any) -> asyncio.Task[Any]:
-        task = asyncio.create_task(work)
+    async def _ended(self, chat: Chat, what: What) -> None:
+        """Wait for a running task. After `WAIT_SECONDS`, cancel it: a late memory must not replace a newer one. This counts as a
+        failure. Otherwise each turn would start another slow compaction, for which the next turn waits.
+        """
+        task = self._of(chat).running(what)
+        if task is not None and not await ends_within(WAIT_SECONDS, task, self.agent.clock):
+            self._failed(chat, what, TimeoutError(f"no end within {WAIT_SECONDS:g} seconds"))
+            await cancel_all([task])
 
-        def over(ended: asyncio.Task[Any]) -> None:
-            mine = self._of(chat)
-            mine.compacting = None if mine.compacting is ended else mine.compacting
-            mine.writing = None if mine.writing is ended else mine.writing
-            if not ended.cancelled() and (error := ended.exception()) is not None:
-                self._warn(chat, "a compaction failed", error)
-
-        task.add_done_callback(over)
-        return task
-
-    def _failed(self, chat: Chat, what: Literal["compaction", "memory"], error: Exception) -> None:
+    def _failed(self, chat: Chat, what: What, error: Exception) -> None:
         """Count and log a failure. From the third failure in a row on, alert operators."""
         work = self._of(chat)
         work.failures[what] += 1
@@ -343,13 +333,15 @@ class Summaries:
         self._warn(chat, f"the {what} failed", error)
         if work.failures[what] >= FAILURES and not isinstance(error, errors.BudgetSpent):
             key = "operators.compaction" if what == "compaction" else "operators.chat_memory"
-            cause = f"{type(error).__name__}: {error}"
-            words = sentence(key, chat=chat.key, times=work.failures[what], cause=cause)
+            words = sentence(key, chat=chat.key, times=work.failures[what], cause=_cause(error))
             self.agent.alerts.tell(f"the {what} of chats", words)
 
     def _warn(self, chat: Chat, what: str, error: BaseException) -> None:
-        cause = f"{type(error).__name__}: {error}"
-        self.agent.log.write("memory", what, level="warn", chat_key=chat.key, cause=cause)
+        self.agent.log.write("memory", what, level="warn", chat_key=chat.key, cause=_cause(error))
+
+
+def _cause(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
 
 
 def _memory(chat: Chat) -> SessionMemory | None:

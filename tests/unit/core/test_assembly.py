@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bot import errors
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.core import prompt
-from bot.core.prompt import Frozen, InstructionFiles, Prompts, PromptTooLarge, Section, assemble
+from bot.core.prompt import Frozen, InstructionFiles, Prompts, assemble
 from bot.storage.file_names import encode
 from bot.testing.log import MemoryLog
 from bot.tools.file_guard import FileGuard
@@ -201,61 +202,47 @@ async def test_a_person_has_instructions_of_their_own_on_each_channel(desk: Desk
 
 # ------------------------------------------------------------ sections within a budget
 
-RULES = Section("rules", ["r" * 100], required=True)
-TREE = Section("tree", ["t" * 90, "t" * 50, "t" * 20, "t" * 5])
-TOOLS = Section("tools", ["x" * 80, "x" * 40, "x" * 10], required=True)
-GIT = Section("git", ["g" * 30])
-
-
-def chosen(budget: float, *sections: Section) -> list[str]:
-    return [name for name, _ in assemble(sections, budget).parts]
+RULES = {"rules": ["r" * 100]}
+TREE = {"tree": ["t" * 90, "t" * 50, "t" * 20, "t" * 5]}
+TOOLS = {"tools": ["x" * 80, "x" * 40, "x" * 10]}
+GIT = {"git": ["g" * 30]}
 
 
 def test_what_is_optional_takes_what_is_left_whole_or_shorter_or_not_at_all() -> None:
-    assert assemble([RULES, TREE], 192).shortened == ()
-    assert assemble([RULES, TREE], 191).text.endswith("r\n\n" + "t" * 50)
-    assert assemble([RULES, TREE], 122).text.endswith("r\n\n" + "t" * 20)
-    made = assemble([RULES, TREE], 106)
-    assert (made.text, made.dropped) == ("r" * 100, ("tree",))
-    assert chosen(150, RULES, GIT, TREE) == ["rules", "git", "tree"]
-    assert chosen(135, RULES, GIT, TREE) == ["rules", "git"]
+    assert assemble(RULES | TREE, 192)["tree"] == "t" * 90
+    assert assemble(RULES | TREE, 191)["tree"] == "t" * 50
+    assert assemble(RULES | TREE, 122)["tree"] == "t" * 20
+    assert assemble(RULES | TREE, 106) == {"rules": "r" * 100}
+    assert list(assemble(RULES | GIT | TREE, 150)) == ["rules", "git", "tree"]
+    assert list(assemble(RULES | GIT | TREE, 135)) == ["rules", "git"]
 
 
 def test_what_is_required_and_does_not_fit_is_refused_in_an_operators_words() -> None:
     with pytest.raises(
-        PromptTooLarge, match=r"`tools` of the prompt takes 12 of the 8 that are left"
+        errors.TurnFailed, match=r"`tools` of the prompt takes 12 of the 8 that are left"
     ) as caught:
-        assemble([RULES, TOOLS, GIT], 108)
+        assemble(RULES | TOOLS | GIT, 108, required=("rules", "tools"))
     assert "instruction files" in str(caught.value)
     assert "rules" not in caught.value.person
 
 
-SECTIONS = st.lists(
-    st.builds(
-        Section,
-        st.text("abc", min_size=1, max_size=3),
-        st.lists(st.text("x你👍", max_size=60), max_size=4),
-        st.booleans(),
-    ),
-    max_size=9,
+SECTIONS = st.dictionaries(
+    st.text("abc", min_size=1, max_size=3), st.lists(st.text("x你👍", max_size=60), max_size=4), max_size=9
 )
 
 
 @settings(derandomize=True, deadline=None, max_examples=examples(200))
-@given(SECTIONS, st.integers(0, 400))
+@given(SECTIONS, st.sets(st.text("abc", min_size=1, max_size=3)), st.integers(0, 400))
 def test_it_fits_keeps_what_is_required_and_is_the_same_each_time(
-    sections: list[Section], budget: int
+    sections: dict[str, list[str]], required: set[str], budget: int
 ) -> None:
-    required = [one for one in sections if one.required and any(one.forms)]
+    said = [name for name, forms in sections.items() if any(forms)]
     try:
-        made = assemble(sections, budget)
-    except PromptTooLarge:
-        assert required
+        made = assemble(sections, budget, required=required)
+    except errors.TurnFailed:
+        assert required.intersection(said)
         return
-    assert len(made.text) <= max(budget, 0)
-    assert made == assemble(sections, budget)
-    assert len(made.parts) + len(made.dropped) == sum(any(one.forms) for one in sections)
-    kept = [name for name, _ in made.parts]
-    assert all(one.name in kept for one in required)
+    assert len(prompt.BETWEEN.join(made.values())) <= max(budget, 0)
+    assert all(one in made for one in said if one in required)
     roomy = assemble(sections, 10_000)
-    assert (roomy.dropped, roomy.shortened) == ((), ())
+    assert roomy == {name: next(filter(None, sections[name])) for name in said}

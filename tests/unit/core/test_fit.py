@@ -17,7 +17,7 @@ from bot.core import blocks, events
 from bot.core.agent import ModelDeps
 from bot.core.chat import Chat
 from bot.core.events import Event, EventData
-from bot.core.fit import Fit, Frame, HistoryCleared, TurnTooLarge
+from bot.core.fit import Fit, Frame, Withdrawn
 from bot.core.prompt import Frozen
 from bot.llm.windows import ContextWindows, Learned
 from bot.testing.log import MemoryLog
@@ -98,13 +98,13 @@ def test_each_try_is_strictly_smaller_until_it_fits_or_is_told(seed: int, window
             sizes.append(now)
             told = (round(now), window) if numbers and window else (None, None)
             fit.refused(request, errors.ContextOverflow("too long", tokens=told[0], window=told[1]))
-    except (HistoryCleared, TurnTooLarge) as error:
-        end = type(error).__name__
+    except Withdrawn as error:
+        end = error.key
     cuts = [one for one in asking.said if isinstance(one, events.Cut)]
     assert len(sizes) <= 12
     assert sum(one.dropped != "all" for one in cuts) <= 3, "halved three times at the most"
-    assert (end == "HistoryCleared") == any(one.dropped == "all" for one in cuts)
-    if end == "TurnTooLarge":
+    assert (end == "cleared") == any(one.dropped == "all" for one in cuts)
+    if end == "too_large":
         assert asking.chat.context.turns or not history or cuts, "the history stays"
     assert sizes or len(asking.chat.context) == history
 
