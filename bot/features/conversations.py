@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections import OrderedDict
 from collections.abc import Sequence
 
@@ -129,24 +128,22 @@ class Conversations:
 
     def _exchange(self, chat: Chat, turn: KeptTurn) -> list[Quoted]:
         origin = taint.seen(entry.message for entry in turn.entries)
-        quote = functools.partial(Quoted, words_of=tuple(sorted(origin.people)), taint=origin.taint)
+        of_turn = {"words_of": tuple(sorted(origin.people)), "taint": origin.taint}
         asked = [one for one in chat.said if one.request_id in turn.sources and one.command is None]
         found = [
-            quote(
-                user_id=one.user_id,
+            Quoted(
                 text=text.shorten_middle(one.text, LONGEST),
-                user_name=one.user_name,
-                ts=one.ts,
-                message_id=one.message_id,
+                **{name: getattr(one, name) for name in ("user_id", "user_name", "ts", "message_id")},
+                **of_turn,
             )
             for one in asked
         ]
-        answers = [words for entry in turn.entries for words in _said(entry.message)]
-        if not answers:
-            return []  # the turn was stopped before it answered
-        return found + [
-            quote(user_id=None, text=text.shorten_middle(words, LONGEST), from_self=True) for words in answers
+        answers = [
+            Quoted(user_id=None, text=text.shorten_middle(words, LONGEST), from_self=True, **of_turn)
+            for entry in turn.entries
+            for words in _said(entry.message)
         ]
+        return found + answers if answers else []  # a turn without answers was stopped
 
 
 def _said(message: Message) -> list[str]:

@@ -38,6 +38,7 @@ SHORT = 6  # number of letters of a job's short name
 LONGEST = 4_000  # max characters of a job's instructions
 MOST_WORDS = 50
 """Max people recorded as authors of a job's text. A text with more authors counts as written by anybody."""
+PLACE = ("channel", "chat_id", "chat_key", "chat_type")
 MOST_SHOWN = 10  # max jobs shown on a person's home page
 UNKNOWN = "the default here; ask the person if theirs may differ"
 IN_A_JOB = "A job is what runs now, and jobs neither make nor change jobs. Say what you would plan; the person can ask for it."
@@ -89,40 +90,29 @@ class ScheduledJob(Frozen):
         """Return the message for the due time `due`. The message also covers the `missed` due times before it."""
         # If the clock is set back, an interval job restarts and may repeat due times. The start time makes the keys unique.
         since = f"{self.plan.begin:.3f}+" if self.plan.kind == "every" else ""
+        of_job = {
+            "job": self.id,
+            "plan": self.plan.describe(),
+            "words_of": self.words_of,
+            "taint": self.taint,
+        }
         return Inbound(
-            **{
-                name: getattr(self, name)
-                for name in ("channel", "chat_id", "chat_key", "chat_type", "target")
-            },
-            user_id=self.user_id,
-            user_name=self.user_name,
+            **{name: getattr(self, name) for name in (*PLACE, "target", "user_id", "user_name")},
             keys=(f"job:{self.id}:{since}{due:.3f}",),
             request_id=request_id,
             ts=int(now * 1000),
             text=self.prompt,
-            due=Due(
-                job=self.id,
-                at=due,
-                plan=self.plan.describe(),
-                late=max(0.0, now - due),
-                missed=missed,
-                words_of=self.words_of,
-                taint=self.taint,
-            ),
+            due=Due(at=due, late=max(0.0, now - due), missed=missed, **of_job),
         )
 
     def replanned(self, now: float) -> ScheduledJob:
         """Return the job with a new due time, after the clock was set back. An interval job restarts at `now`."""
-        plan = self.plan
-        following = plan.following(now) if plan.kind == "cron" else None
-        if self.next is None:
-            return self
-        if following is not None and following < self.next:
-            return self.model_copy(update={"next": following})
-        if plan.kind == "every" and self.next - now > plan.every:
+        plan, update = self.plan, dict[str, Any]()
+        if self.next is not None and plan.kind == "cron":
+            update = {"next": min(self.next, plan.following(now) or self.next)}
+        elif self.next is not None and plan.kind == "every" and self.next - now > plan.every:
             update = {"plan": plan.model_copy(update={"begin": now}), "next": now + plan.every}
-            return self.model_copy(update=update)
-        return self
+        return self.model_copy(update=update)
 
     def line(self, *, exact: bool = False) -> str:
         """Return the job as a line of a list. If `exact` is True, use the form for the model."""
@@ -133,11 +123,11 @@ class ScheduledJob(Frozen):
             state = say("jobs.state_next", time=due)
         return say(
             "jobs.line",
-            id=self.id,
             plan=self.plan.describe() if exact else plans.in_words(self.plan),
+            who=text.preview(self.user_name or self.user_id, 60),
+            id=self.id,
             zone=self.plan.zone,
             state=state,
-            who=text.preview(self.user_name or self.user_id, 60),
             title=self.title,
         )
 
@@ -184,14 +174,10 @@ class Jobs:
         await self._run.chats.get(fact.chat)
         self._run.chats.append(fact)
 
-    def _note(
-        self, job: ScheduledJob, what: str, due: float | None, *, level: Level = "info", **more: Any
-    ) -> None:
+    def _note(self, job: ScheduledJob, what: str, due: float | None = None, **more: Any) -> None:
         shown = plans.written(due, job.plan.where) if due is not None else None
-        words = f"job {job.id} {what}"
-        self._run.log.write(
-            "schedule", words, level=level, chat_key=job.chat_key, job=job.id, due=shown, **more
-        )
+        facts = {"chat_key": job.chat_key, "job": job.id, "due": shown, **more}
+        self._run.log.write("schedule", f"job {job.id} {what}", **facts)
 
     # ------------------------------------------------------------ due jobs
 
@@ -272,7 +258,7 @@ class Jobs:
         except (errors.ShipmateError, TimeoutError) as error:
             if job.id not in self._ask_at:
                 what = "has to wait: nobody can say whether its person is still in that chat"
-                self._note(job, what, None, level="warn", cause=f"{type(error).__name__}: {error}")
+                self._note(job, what, level="warn", cause=f"{type(error).__name__}: {error}")
             self._ask_at[job.id] = now + ASK_AGAIN_SECONDS
             return None
         return "" if job.chat_key in found.chats else "its person is not in that chat any more"
@@ -321,13 +307,11 @@ class Jobs:
             )
         known = origin.taint < Taint.FOREIGN and len(origin.people) <= MOST_WORDS
         job = ScheduledJob(
-            **{name: getattr(inbound, name) for name in ("channel", "chat_id", "chat_key", "chat_type")},
+            **{name: getattr(inbound, name) for name in (*PLACE, "user_id", "user_name")},
             id=self._run.ids.ulid()[-SHORT:],
             prompt=self._run.redact(text.clean(prompt)),
             plan=plan,
             target={name: value for name, value in inbound.target.items() if name != "reply_to"},
-            user_id=inbound.user_id,
-            user_name=inbound.user_name,
             words_of=tuple(sorted(origin.people)) if known else None,
             taint=origin.taint if known else Taint.FOREIGN,
             made_by=inbound.request_id,
@@ -468,7 +452,7 @@ class Jobs:
         return job if may else say("jobs.not_yours", id=job.id)
 
     def _by(self, job: ScheduledJob, inbound: Inbound, what: str) -> None:
-        self._note(job, what, None, by=str(inbound.person), plan=job.plan.describe())
+        self._note(job, what, by=str(inbound.person), plan=job.plan.describe())
 
 
 def _attended(inbound: Inbound) -> None:

@@ -7,6 +7,7 @@ from collections import OrderedDict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, cast
+from weakref import WeakValueDictionary
 
 from bot import errors, text
 from bot.contracts.environment import Clock
@@ -116,7 +117,7 @@ class ListeningService:
         self._unaddressed = UnaddressedMessages(runtime.clock)
         self._unseen = set[str]()
         """Ids of turns without earlier messages, because the bot lacks the right to read them."""
-        self._asking: dict[ChatKey, asyncio.Future[bool]] = {}
+        self._locks = WeakValueDictionary[ChatKey, asyncio.Lock]()
         self._known: dict[ChatKey, None] = {}  # conversations in which the bot takes part
 
     async def counted(self, inbound: Inbound) -> Sequence[Inbound]:
@@ -144,18 +145,8 @@ class ListeningService:
 
     async def _counts(self, inbound: Inbound) -> bool:
         """Return True if a message is for the bot. The messages of a conversation are checked one by one, in order."""
-        chat_key = inbound.chat_key
-        while (asking := self._asking.get(chat_key)) is not None:
-            await asyncio.wait([asking])
-        if inbound.addressed in {"direct", "command"} or (
-            chat_key in self._known and inbound.addressed == "thread" and not _has_words(inbound)
-        ):
-            return True
-        asking = self._asking[chat_key] = asyncio.ensure_future(self._decide(inbound))
-        try:
-            return await asyncio.shield(asking)
-        finally:
-            del self._asking[chat_key]
+        async with self._locks.setdefault(inbound.chat_key, asyncio.Lock()):
+            return inbound.addressed in {"direct", "command"} or await self._decide(inbound)
 
     def _joined(self, chat_key: ChatKey) -> None:
         self._known[chat_key] = None
@@ -167,16 +158,20 @@ class ListeningService:
             if not inbound.overheard:
                 return True
             # The changed message decides, not the current `/listen` setting, which may be newer than the message.
-            takes_part = inbound.addressed == "thread" and await self._takes_part(inbound.chat_key)
-            return takes_part or await self._concerns(inbound)
+            if inbound.addressed == "thread" and await self._takes_part(inbound.chat_key):
+                return True
+            chat = await self._run.chats.get(inbound.chat_key)
+            if any(one.message_id == inbound.message_id for one in chat.said):
+                return True
+            # The bot may have quoted the deleted message as an earlier message.
+            spoken, since = self._run.event_log.spoken_in, inbound.ts / 1000 - SKEW
+            return inbound.kind == "delete" and bool(await spoken(inbound.chat_key.chat, since))
         listening = self._listening(inbound.chat_key)
         if listening in {"always", "never"}:
             return listening == "always"
         if inbound.addressed == "chat" or (listening == "mention" and inbound.addressed != "mention"):
             return False
-        if inbound.overheard and inbound.to_others:
-            return False
-        return not inbound.overheard or await self._takes_part(inbound.chat_key)
+        return not inbound.overheard or (not inbound.to_others and await self._takes_part(inbound.chat_key))
 
     async def _takes_part(self, chat_key: ChatKey) -> bool:
         if chat_key not in self._known and chat_key in await self._run.event_log.spoken_in(chat_key):
@@ -186,15 +181,6 @@ class ListeningService:
     async def hears_all(self, chat: ChatKey) -> bool:
         """Return True if every message of a chat is for the bot."""
         return self._listening(chat) == "always"
-
-    async def _concerns(self, change: Inbound) -> bool:
-        """Return True if the bot has received the changed message, or may have quoted it as an earlier message."""
-        chat = await self._run.chats.get(change.chat_key)
-        if any(one.message_id == change.message_id for one in chat.said):
-            return True
-        since = change.ts / 1000 - SKEW
-        spoken = self._run.event_log.spoken_in
-        return change.kind == "delete" and bool(await spoken(change.chat_key.chat, since))
 
     async def listen(self, inbound: Inbound) -> Done:
         """Run `/listen`: show which messages of a group are for the bot. Operators can change the setting."""
