@@ -161,11 +161,10 @@ class ListeningService:
             if inbound.addressed == "thread" and await self._takes_part(inbound.chat_key):
                 return True
             chat = await self._run.chats.get(inbound.chat_key)
-            if any(one.message_id == inbound.message_id for one in chat.said):
-                return True
+            known = any(one.message_id == inbound.message_id for one in chat.said)
             # The bot may have quoted the deleted message as an earlier message.
             spoken, since = self._run.event_log.spoken_in, inbound.ts / 1000 - SKEW
-            return inbound.kind == "delete" and bool(await spoken(inbound.chat_key.chat, since))
+            return known or (inbound.kind == "delete" and bool(await spoken(inbound.chat_key.chat, since)))
         listening = self._listening(inbound.chat_key)
         if listening in {"always", "never"}:
             return listening == "always"
