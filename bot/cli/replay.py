@@ -282,12 +282,12 @@ class Recording:
     @property
     def turn(self) -> RecordedTurn:
         """Return the turn's requests that can be sent again. Raises `errors.NotFound` if there are none."""
-        own = [call.record for call in self.calls if self.task is not None or call.record.purpose == "turn"]
+        own = [call for call in self.calls if self.task is not None or call.record.purpose == "turn"]
         if not own:
             raise errors.NotFound(
                 f"{self.request_id} sent no request for an answer, so there is nothing to repeat"
             )
-        return rerun.recorded_turn(own)
+        return RecordedTurn(own)
 
 
 def find(root: Path, asked: str) -> Recording:

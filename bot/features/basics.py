@@ -102,9 +102,9 @@ class Basics:
             if name in OPERATORS and not operator:
                 return say("commands.operators_admit")
             known = f"explained.{name}" in CATALOGUES[DEFAULT]
-            more = [say(f"explained.{name}", prefix=prefix)] if known else []
-            more += [id_form(self._run.manifests[inbound.channel])] if name in OPERATORS else []
-            return "\n".join([line(name), *([paragraph(*more)] if more else [])])
+            explained = say(f"explained.{name}", prefix=prefix) if known else ""
+            form = id_form(self._run.manifests[inbound.channel]) if name in OPERATORS else ""
+            return "\n".join(filter(None, (line(name), paragraph(explained, form))))
         parts = list[str]()
         for section, listed in SECTIONS.items():
             lines = [line(name) for name in listed if operator or name not in OPERATORS]
@@ -129,13 +129,13 @@ class Basics:
         codes = ", ".join(CATALOGUES)
         if not asked:
             told = say("language.choices", language=say("language.name"), codes=codes, prefix=prefix)
-            return paragraph(*_other_script(inbound.language), told)
+            return paragraph(_other_script(inbound.language), told)
         code = None if asked.casefold() == AUTO else language_of(asked)
         if code is None and asked.casefold() != AUTO:
             return say("language.unknown", asked=text.preview(asked, 40), codes=codes)
         with speaking(*self._run.locales.choose(inbound, "language", code)):
             now = say("language.now") if code else say("language.auto", language=say("language.name"))
-            return paragraph(now, *_other_script(asked if code else inbound.language))
+            return paragraph(now, _other_script(asked if code else inbound.language))
 
     async def timezone(self, inbound: Inbound) -> str:
         """Run `/timezone`: show or set the person's time zone."""
@@ -175,9 +175,9 @@ def usage(name: str, prefix: str, *, operator: bool) -> str:
     return f"{prefix}{name} {say(f'arguments.{name}')}" if takes else f"{prefix}{name}"
 
 
-def _other_script(tag: str | None) -> list[str]:
+def _other_script(tag: str | None) -> str:
     """Return a notice if the language tag means Traditional Chinese, because the bot writes Simplified Chinese."""
-    return [say("language.simplified")] if is_traditional(tag) and reader().language == "zh" else []
+    return say("language.simplified") if is_traditional(tag) and reader().language == "zh" else ""
 
 
 def _build(runtime: Runtime) -> Hooks:

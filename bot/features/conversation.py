@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from bot import errors, tags, text
-from bot.contracts.base import Message
+from bot.contracts.base import Json, Message
 from bot.contracts.channel import HomeSection
 from bot.contracts.inbound import Inbound
 from bot.contracts.model import ATTACHED
@@ -156,10 +156,8 @@ class Conversation:
             return Done(other or say("stop.nothing"))
         prefix = self._prefix(inbound)
         dropped = ", ".join(f"{prefix}{text.preview(name, 40)}" for name in dict.fromkeys(ended.commands))
-        told = [say("stop.dropped", commands=dropped)] if dropped else []
-        return Done(
-            paragraph(say("stop.waiting" if other else "stop.stopped"), *told, *([other] if other else []))
-        )
+        told = say("stop.dropped", commands=dropped) if dropped else ""
+        return Done(paragraph(say("stop.waiting" if other else "stop.stopped"), told, other))
 
     async def status(self, inbound: Inbound) -> str:
         """Run `/status`: show the person's running turns and the state of the current conversation."""
@@ -171,12 +169,12 @@ class Conversation:
             doing = say("status.not_begun", count=waiting) if waiting else say("status.ready")
         context = await self._context(inbound)
         model = context.stood_in or self._run.models(inbound.chat_key).name
-        words = [say("status.line", doing=doing, model=model)]
-        if inbound.person in self._run.operators:
-            words.append(say("status.memory", messages=len(context.view()), most=context.max_messages))
-            servers = ", ".join(f"{name} ({state})" for name, state in sorted(self._run.servers().items()))
-            words += [say("status.servers", servers=servers)] if servers else []
-        return paragraph(*words)
+        line = say("status.line", doing=doing, model=model)
+        if inbound.person not in self._run.operators:
+            return line
+        memory = say("status.memory", messages=len(context.view()), most=context.max_messages)
+        servers = ", ".join(f"{name} ({state})" for name, state in sorted(self._run.servers().items()))
+        return paragraph(line, memory, say("status.servers", servers=servers) if servers else "")
 
     async def home(self, opened: Inbound) -> HomeSection:
         """Return a person's running turns and the current model, for the person's home page."""
@@ -204,13 +202,8 @@ class Conversation:
         whole = [entry.message for turn in context.turns for entry in turn.entries]
         hidden = count(whole) - count([blocks.masked(one, context.masked) for one in whole])
         shown = context.view()
-        return "\n".join(
-            [
-                answers,
-                calls,
-                say("stats.view", count=len(shown), tokens=count(shown) + hidden, masked=hidden),
-            ]
-        )
+        view = say("stats.view", count=len(shown), tokens=count(shown) + hidden, masked=hidden)
+        return f"{answers}\n{calls}\n{view}"
 
     async def history(self, inbound: Inbound) -> str:
         """Run `/history`: show which part of the conversation is in the model's context."""
@@ -225,7 +218,7 @@ class Conversation:
         if not self._run.access.is_operator(inbound.person):
             return Done(say("commands.operators_model"))
         name = None if asked.casefold() == DEFAULT_MODEL else asked
-        shown, unsure = text.preview(asked, 60), list[str]()
+        shown, unsure = text.preview(asked, 60), ""
         if name is not None and MODEL_NAME.fullmatch(name) is None:
             return Done(say("commands.model_name", name=shown))
         try:
@@ -238,18 +231,12 @@ class Conversation:
         except errors.ModelError as error:
             what = "the provider does not say whether it has the model"
             self._run.log.write("model", what, cause=str(error))
-            unsure = [say("commands.model_unsure")]
+            unsure = say("commands.model_unsure")
         before, models.chosen = models.name, name
-        self._run.log.write(
-            "model",
-            "a model was chosen for the chat",
-            level="action",
-            chat_key=inbound.chat_key,
-            model=models.name,
-            chosen=name is not None,
-            before=before,
-        )
-        return Done(paragraph(_model_text(models), *unsure), (_chosen(inbound, MODEL, name),))
+        facts: Json = {"model": models.name, "chosen": name is not None, "before": before}
+        words = "a model was chosen for the chat"
+        self._run.log.write("model", words, level="action", chat_key=inbound.chat_key, **facts)
+        return Done(paragraph(_model_text(models), unsure), (_chosen(inbound, MODEL, name),))
 
     async def effort(self, inbound: Inbound) -> Done:
         """Run `/effort`: show the reasoning effort. Operators may also change it."""
@@ -316,8 +303,8 @@ class Conversation:
         context = await self._context(inbound)
         context.recalled = {one: known[one] for one in moved.turns if one in known}
         here = {"id": sessions.short(left.id), "prefix": self._prefix(inbound)}
-        back = [say("sessions.return", **here)] if left.points else []
-        return Done(paragraph(words, *back), (Fact(inbound.chat_key, moved),))
+        back = say("sessions.return", **here) if left.points else ""
+        return Done(paragraph(words, back), (Fact(inbound.chat_key, moved),))
 
     def _list(self, sessions: Sessions, prefix: str) -> str:
         listed = sorted((one for one in sessions.all.values() if one.points), key=lambda one: -one.last)
@@ -326,15 +313,11 @@ class Conversation:
         now, lines = self._run.clock.now(), list[str]()
         for one in listed[:LISTED]:
             words = self._run.redact(words_of(one.points[0][0].entries[0].message))
-            line = say(
-                "sessions.line",
-                id=sessions.short(one.id),
-                time=times.recent(one.last, now),
-                count=sum(len(turn.entries) for turn, _ in one.points),
-                here=say("sessions.current") if one is sessions.current else "",
-                words=say("sessions.words", words=words) if words else "",
-            )
-            lines.append(line)
+            told = {"id": sessions.short(one.id), "time": times.recent(one.last, now)}
+            told["here"] = say("sessions.current") if one is sessions.current else ""
+            told["words"] = say("sessions.words", words=words) if words else ""
+            count = sum(len(turn.entries) for turn, _ in one.points)
+            lines.append(say("sessions.line", count=count, **told))
         return "\n".join([say("sessions.list"), *lines, say("sessions.list_end", prefix=prefix)])
 
 
@@ -445,12 +428,8 @@ def _lines(message: Message) -> Iterator[str]:
             yield from quoted
         elif block["type"] == "text" and (tag is None or tag.name not in _UNSHOWN):
             yield say(who, words=block["text"])
-        elif (
-            block["type"] == "tool_use"
-            and block["name"] == chat_send.name
-            and isinstance(block["input"].get("text"), str)
-        ):
-            yield say(who, words=block["input"]["text"])
+        elif block["type"] == "tool_use" and block["name"] == chat_send.name and block["input"].get("text"):
+            yield say(who, words=str(block["input"]["text"]))
         elif block["type"] == ATTACHED and ORIGIN not in block:
             yield say(who, words="📎")
 

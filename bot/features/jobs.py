@@ -219,10 +219,12 @@ class Jobs:
         elif now - due > grace:
             what, level = "skipped: it is too late for it", "warn"
             key = "jobs.skipped_membership" if job.id in self._ask_at else "jobs.skipped"
-            words = [say(key, id=job.id, title=job.title, time=times.date(due), minutes=grace / 60)]
-            words += [say("jobs.skipped_before", count=missed)] if missed else []
-            words += [say("jobs.skipped_next", time=times.date(after.next))] if after.next is not None else []
-            rows = self._run.saying.rows(name, Address.of(inbound), paragraph(*words))
+            words = paragraph(
+                say(key, id=job.id, title=job.title, time=times.date(due), minutes=grace / 60),
+                say("jobs.skipped_before", count=missed) if missed else "",
+                say("jobs.skipped_next", time=times.date(after.next)) if after.next is not None else "",
+            )
+            rows = self._run.saying.rows(name, Address.of(inbound), words)
             facts += [Fact(job.chat_key, row) for row in rows]
         elif (why := await self._barred(job)) is None:
             return  # the platform has not said if the person is in the group, so a later check asks again

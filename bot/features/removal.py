@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from bot.contracts.base import Role
+from bot.contracts.base import Json, Role
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound
 from bot.core import events
@@ -131,18 +131,11 @@ class Removal:
             notes = sum([await self._run.notes.forget(owner, made) for owner in owners])
             artifacts = await self._run.artifacts.forget(inbound.chat_key, made)
             for chat in dict.fromkeys([inbound.chat_key, *(one.chat for one in found)]):
-                own = chat == inbound.chat_key
-                self._run.log.write(
-                    "removal",
-                    "a message was removed",
-                    chat_key=chat,
-                    request_id=inbound.request_id,
-                    message_id=target.message,
-                    role=target.role,
-                    by=inbound.user_id,
-                    artifacts=artifacts if own else 0,
-                    notes=notes if own else 0,
-                )
+                derived = (artifacts, notes) if chat == inbound.chat_key else (0, 0)
+                told: Json = dict(zip(("artifacts", "notes"), derived, strict=True))
+                told |= {"chat_key": chat, "request_id": inbound.request_id, "message_id": target.message}
+                told |= {"role": target.role, "by": inbound.user_id}
+                self._run.log.write("removal", "a message was removed", **told)
         return facts
 
     async def _facts(self, inbound: Inbound, target: Target) -> list[Fact]:
@@ -158,26 +151,21 @@ class Removal:
             own, told = key == inbound.chat_key, inbound.kind == "delete"
             if not (blanks or own):
                 continue
+            # Deletions on the platform are archived already.
+            message = target.message if own and not told else ""
+            sets = (gone.requests, gone.turns, gone.messages, target.related)
+            requests, turns, messages, related = (tuple(sorted(one)) for one in sets)
             removed = events.Removed(
-                tuple(sorted(gone.requests)),
-                tuple(sorted(gone.turns)),
-                tuple(sorted(gone.messages)),
-                head,
-                target.message if own and not told else "",  # deletions on the platform are archived already
-                target.role,
-                tuple(sorted(target.related)),
-                inbound.request_id,
+                requests, turns, messages, head, message, target.role, related, inbound.request_id
             )
-            facts.append(Fact(key, removed, blanks=(*blanks, *(await self._heads(key) if head else ()))))
+            # A summary may repeat the removed message, so it is removed too.
+            blanks += [
+                replace(one, data=replace(one.data, head=None))
+                for one in (await self._run.event_log.naming(key, {"head"}) if head else ())
+                if one.chat == key and isinstance(one.data, events.Cut | events.SessionMoved)
+            ]
+            facts.append(Fact(key, removed, blanks=tuple(blanks)))
         return facts
-
-    async def _heads(self, chat: ChatKey) -> list[Event]:
-        """Return the chat's events that contain a summary, with the summary removed, because it may repeat the removed message."""
-        return [
-            replace(one, data=replace(one.data, head=None))
-            for one in await self._run.event_log.naming(chat, {"head"})
-            if one.chat == chat and isinstance(one.data, events.Cut | events.SessionMoved)
-        ]
 
 
 def _received(found: Iterable[Event]) -> Iterator[events.Received]:

@@ -52,7 +52,11 @@ class Retention:
                 continue
             since = self._steady.now() - days * _DAY
             gone = await self._expire_events(chat, since)
-            await self._expire_name(chat)
+            title = self._run.chats.facts[TITLE].get(str(chat))
+            if title and chat not in await self._run.event_log.spoken_in(chat):
+                # A person chose the conversation's name, and the log has no message of the conversation any more.
+                await self._run.chats.get(chat)
+                self._run.chats.append(Fact(chat, events.FactSet(TITLE, str(chat), None)))
             with errors.as_storage_error("the archive cannot be written"):
                 lines, files = await asyncio.to_thread(self._expire_files, chat, int(since * 1000))
             if gone or lines or files:
@@ -77,13 +81,6 @@ class Retention:
         for at in range(first, end, SLICE):
             await log.delete_before(key, min(at + SLICE, end))
         return end - first
-
-    async def _expire_name(self, key: ChatKey) -> None:
-        """Delete a conversation's name, which a person chose, once the log has no message of the conversation."""
-        chats = self._run.chats
-        if chats.facts[TITLE].get(str(key)) and key not in await self._run.event_log.spoken_in(key):
-            await chats.get(key)
-            chats.append(Fact(key, events.FactSet(TITLE, str(key), None)))
 
     def _on_disk(self) -> Iterator[ChatKey]:
         """Yield the chats that have files on disk. Some of them may have no events in the log any more."""

@@ -44,14 +44,17 @@ class PastTurn:
     @property
     def answer(self) -> tuple[Queued, str] | None:
         """Return the turn's text reply and its platform id; None if the turn has no text reply or several."""
-        replies = [one for one in self.shown.values() if one[0].form == "reply" and one[0].file is None]
+        replies = self._texts("reply")
         return replies[0] if len(replies) == 1 else None
 
     @property
     def text(self) -> str | None:
         """Return the platform id of the turn's newest text, which may be an unfinished preview; None if there is no text."""
-        texts = [id_ for row, id_ in self.shown.values() if row.form in {"reply", "preview"} and not row.file]
-        return texts[-1] if texts else None
+        texts = self._texts("reply", "preview")
+        return texts[-1][1] if texts else None
+
+    def _texts(self, *forms: str) -> list[tuple[Queued, str]]:
+        return [one for one in self.shown.values() if one[0].form in forms and one[0].file is None]
 
     @property
     def notices(self) -> list[tuple[Queued, str]]:
@@ -103,10 +106,12 @@ class PastTurns:
 
     def about(self, edit: Inbound) -> PastTurn | None:
         """Return the latest turn that answered the message which `edit` changes; None if no turn answered it."""
-        for turn in reversed(self.turns.values()):
-            if any(one is not None and same_message(one, edit) for one in turn.members.values()):
-                return turn
-        return None
+        found = (
+            turn
+            for turn in reversed(self.turns.values())
+            if any(one is not None and same_message(one, edit) for one in turn.members.values())
+        )
+        return next(found, None)
 
 
 def with_buttons(shown: tuple[Queued, str], buttons: QuestionButtons) -> Queued:

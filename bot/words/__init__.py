@@ -81,10 +81,10 @@ def sentence(key: str, /, **values: object) -> Sentence:
 
 
 def paragraph(*said: str) -> str:
-    """Join sentences to one text. The running task's language decides whether spaces separate them."""
-    whole, *rest = said
-    for one in rest:
-        whole = say("language.between", before=whole, after=one)
+    """Join sentences to one text, without empty ones. The running task's language decides whether spaces separate them."""
+    whole = ""
+    for one in filter(None, said):
+        whole = say("language.between", before=whole, after=one) if whole else one
     return whole
 
 

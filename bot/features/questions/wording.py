@@ -62,7 +62,7 @@ def call_in_words(asked: Approval) -> str:
     if not asked.step:
         return in_words(asked.shown, plans.said)
     told = [
-        f"{number}. {paragraph(act(one), *replacement(one))}\n{in_words(one.shown, plans.said)}"
+        f"{number}. {paragraph(act(one), replacement(one))}\n{in_words(one.shown, plans.said)}"
         for number, one in enumerate((replace(asked, step=(), **facts) for facts in asked.step), 1)
     ]
     return "\n".join(one.replace("\n", "\n   ") for one in told)
@@ -127,32 +127,28 @@ def wish(asked: Approval, who: str) -> str:
         question = say("approval.question_budget" if who else "approval.question_budget_here", who=who)
         return paragraph(question, say("approval.budget_scopes"))
     key = "approval.question" if who else "approval.question_here"
-    said = [say(key, who=who, act=act(asked))]
-    said += [say("approval.for_task", task=asked.task)] if asked.task else []
-    return paragraph(*said, *replacement(asked))
+    task = say("approval.for_task", task=asked.task) if asked.task else ""
+    return paragraph(say(key, who=who, act=act(asked)), task, replacement(asked))
 
 
-def replacement(asked: Approval) -> list[str]:
-    """Return sentences about how the call changes an existing file; [] if the call replaces no text."""
+def replacement(asked: Approval) -> str:
+    """Return a sentence about how the call changes an existing file; "" if the call replaces no text."""
     if asked.replaces is None:
-        return []
+        return ""
     if asked.gone is None:
-        return [say("approval.replaces", count=asked.replaces)]
+        return say("approval.replaces", count=asked.replaces)
     differs = {"gone": asked.gone, "new": asked.new, "line": asked.differs_from}
     order = "approval.changes_order" if asked.differs_from <= asked.replaces else "approval.changes_nothing"
     key = "approval.changes" if asked.gone or asked.new else order
-    return [say(key, count=asked.replaces, **differs)]
+    return say(key, count=asked.replaces, **differs)
 
 
 def reasons(asked: Approval) -> str:
     """Return sentences about why the call needs an approval; "" if no reason is recorded."""
     why = "about" if asked.about else asked.why
-    because = []
-    if why:
-        reason = say(f"approval.reason_{why}", about=named(asked.about))
-        because.append(say("approval.reason", reason=reason))
-    because += [say("approval.rule", rule=asked.rule)] if asked.rule else []
-    return paragraph(*because) if because else ""
+    reason = say(f"approval.reason_{why}", about=named(asked.about)) if why else ""
+    because = say("approval.reason", reason=reason) if why else ""
+    return paragraph(because, say("approval.rule", rule=asked.rule) if asked.rule else "")
 
 
 def question(
@@ -185,12 +181,11 @@ def question(
     if not manifest.buttons:
         typed = say("approval.typed", id=found.id[-SHORT:], prefix=manifest.command_prefix)
         while_open = paragraph(while_open, typed)
-    below = [because, while_open] if (because := reasons(asked)) else [while_open]
-    if cut:
-        lasts = any(one in LASTING for one in choices)
-        below.insert(0, say("approval.whole_above") if lasts else say("approval.part_hidden"))
-    block = [f"```\n{shown}\n```"] if shown else []
-    return "\n\n".join([wish(asked, who), *block, "\n".join(below)]), while_open
+    lasts = any(one in LASTING for one in choices)
+    whole = say("approval.whole_above" if lasts else "approval.part_hidden") if cut else ""
+    below = "\n".join(filter(None, (whole, reasons(asked), while_open)))
+    block = f"```\n{shown}\n```" if shown else ""
+    return "\n\n".join(filter(None, (wish(asked, who), block, below))), while_open
 
 
 def together(calls: Sequence[Approval]) -> Approval:

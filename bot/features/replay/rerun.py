@@ -7,7 +7,8 @@ tool call with recorded arguments gets the recorded result. For any other call, 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -58,25 +59,22 @@ class Call:
 
 @dataclass
 class RecordedTurn:
-    """Recorded requests of a turn or task, in order. `results` are the recorded results of each tool call, by tool and arguments."""
+    """Recorded requests of a turn or task, in order."""
 
     calls: list[Call]
-    results: dict[tuple[str, str], list[Json]] = field(default_factory=dict)
 
-
-def recorded_turn(records: Iterable[RecordedRequest]) -> RecordedTurn:
-    turn, found = RecordedTurn([Call(one) for one in records]), dict[str, Json]()
-    for call in turn.calls:
-        for message in () if call.request is None else call.request.messages:
-            told = (block for block in message["content"] if block.get("type") == "tool_result")
-            found |= {
-                block["tool_use_id"]: _plain(block) for block in told if block["tool_use_id"] not in found
-            }
-    for call in turn.calls:
-        for use in () if call.answer is None else blocks.tool_calls(call.answer["content"]):
-            if use.id in found:
-                turn.results.setdefault(_key(use), []).append(found[use.id])
-    return turn
+    def results(self) -> dict[tuple[str, str], list[Json]]:
+        """Return the recorded results of each tool call, by tool and arguments."""
+        found, results = dict[str, Json](), defaultdict[tuple[str, str], list[Json]](list)
+        for message in (one for call in self.calls if call.request for one in call.request.messages):
+            for block in message["content"]:
+                if block.get("type") == "tool_result":
+                    found.setdefault(block["tool_use_id"], _plain(block))
+        for answer in (call.answer for call in self.calls if call.answer):
+            for use in blocks.tool_calls(answer["content"]):
+                if use.id in found:
+                    results[_key(use)].append(found[use.id])
+        return results
 
 
 def _plain(block: Json) -> Json:
@@ -144,7 +142,7 @@ async def rerun(
     request = replace(
         first, purpose="replay", model=name or first.model, system=system, tools=tuple(tools.values())
     )
-    results = {call: list(some) for call, some in turn.results.items()}
+    results = turn.results()
     before, own = _said(first.messages, requests[-1].messages)
     if request.system != first.system or request.model != first.model or len(before) >= len(first.messages):
         # Models reject thinking blocks of another model, and blocks whose position in the conversation has changed.

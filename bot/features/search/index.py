@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -357,7 +357,15 @@ def listed(db: sqlite3.Connection, query: ChatQuery) -> ListedChats:
                 query.among is not None and name not in query.among
             ):
                 continue
-            line = _newest_with(db, number, tokens) if tokens else 0
+            # The chat's newest line with all of the tokens.
+            row = (
+                tokens
+                and db.execute(
+                    "SELECT rowid FROM tokens WHERE tokens MATCH ? ORDER BY rowid DESC LIMIT 1",
+                    (" AND ".join(f'"{number:x}:{token}"' for token in tokens),),
+                ).fetchone()
+            )
+            line = row[0] >> ROW_BITS if row else 0
             names = text.folded(f"{name}\n{people}\n{one.title}")
             if line or all(word in names for word in words):
                 found.append((one, line))
@@ -366,15 +374,6 @@ def listed(db: sqlite3.Connection, query: ChatQuery) -> ListedChats:
             for one, line in found[query.offset : query.offset + query.limit]
         ]
     return ListedChats(page, len(found), sorted(channels))
-
-
-def _newest_with(db: sqlite3.Connection, chat: int, tokens: Iterable[str]) -> int:
-    """Return the number of the chat's newest line with all of these tokens; 0 if there is none."""
-    row = db.execute(
-        "SELECT rowid FROM tokens WHERE tokens MATCH ? ORDER BY rowid DESC LIMIT 1",
-        (" AND ".join(f'"{chat:x}:{token}"' for token in tokens),),
-    ).fetchone()
-    return row[0] >> ROW_BITS if row else 0
 
 
 def _excerpt(db: sqlite3.Connection, line: int, words: Sequence[str]) -> str:

@@ -110,9 +110,8 @@ class Board:
         if found := promise_in(said, "\n".join(one.text for one in turn.left)):
             words = "an answer promises something that no job carries"
             self._run.log.write("promise", words, request_id=turn.id)
-            who = {"person": str(first.person), "name": first.user_name or ""}
-            where = {"chat": str(first.chat_key), "message": first.message_id or ""}
-            value = {"at": now, "words": found, **who, **where}
+            value = {"at": now, "words": found, "person": str(first.person), "name": first.user_name or ""}
+            value |= {"chat": str(first.chat_key), "message": first.message_id or ""}
             facts.append(Fact(first.chat_key, FactSet(PROMISE, turn.id, value), turn.id))
         return Done(facts=facts)
 

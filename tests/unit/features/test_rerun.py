@@ -8,7 +8,7 @@ from typing import Any
 from bot.contracts.base import Json, Message
 from bot.contracts.model import ModelRequest
 from bot.core.recorded_requests import RecordedRequest
-from bot.features.replay.rerun import NOT_RECORDED, TAKEN, RecordedTurn, recorded, recorded_turn, rerun
+from bot.features.replay.rerun import NOT_RECORDED, TAKEN, Call, RecordedTurn, recorded, rerun
 from bot.llm.messages_api import wire
 from bot.testing.model import ScriptedModel, reply, text, tool_use
 
@@ -43,7 +43,7 @@ def turn() -> RecordedTurn:
             RecordedRequest(str(number), "telegram:chat:1", "T", None, "turn", "m", "", body, None, answer)
         )
         asked += [{"role": "assistant", "content": [block]}, result(block, "found")]
-    return recorded_turn(records)
+    return RecordedTurn([Call(one) for one in records])
 
 
 async def test_calls_have_their_recorded_results_and_nothing_is_sent() -> None:
