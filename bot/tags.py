@@ -244,7 +244,6 @@ _SPLIT = IdentityCache[Message, tuple[Message, str]](_split)
 
 
 def _parted(told: Json) -> tuple[Json, Json]:
-    """Split facts into those that no person can choose, and the others."""
     parts: tuple[Json, Json] = {}, {}
     for name, value in told.items():
         if name == "job" and isinstance(value, dict):

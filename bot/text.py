@@ -198,7 +198,6 @@ def real_host(label: str, url: str) -> str | None:
 
 
 def _within(host: str, named: str) -> bool:
-    """Return True if `host` is the named host or one of its subdomains."""
     named = named.removeprefix("www.")
     return host in {named, f"www.{named}"} or host.endswith(f".{named}")
 
@@ -450,7 +449,6 @@ def with_code_closed(text: str) -> str:
 
 
 def _open_fence(text: str) -> tuple[str, str] | None:
-    """Return the mark and the language of the code fence that is open at the end of a text."""
     fence = None
     for _, fence in _fences(text):  # noqa: B007 - the last value is used
         pass
@@ -458,7 +456,6 @@ def _open_fence(text: str) -> tuple[str, str] | None:
 
 
 def _fences(text: str) -> Iterator[tuple[int, tuple[str, str] | None]]:
-    """Yield the position of each fence mark, and the fence that is open after that mark."""
     fence: tuple[str, str] | None = None
     for match in _FENCE.finditer(text):
         mark, language = match.group(1), match.group(2)

@@ -322,7 +322,6 @@ class Conversation:
 
 
 def _work_of(busy: Sequence[Chat]) -> str:
-    """Return a sentence with the numbers of chats that are working and of chats that wait for a person."""
     waits = [one for one in busy if one.turn is not None and one.turn.phase is Phase.SUSPENDED]
     asks = sum(any(one.verdict is None and one.of_tool for one in chat.questions.values()) for chat in waits)
     counts = {"working": len(busy) - len(waits), "waits_approval": len(waits) - asks, "waits_question": asks}

@@ -92,7 +92,6 @@ class Conversations:
         return inbound
 
     def _unanswered(self, before: Inbound) -> bool:
-        """Return True if the message waits, or if the turn that answers it has not acted yet."""
         chat = self._run.chats.loaded(before.chat_key)
         if chat is None or before not in chat.said or before in chat.waiting:
             return True

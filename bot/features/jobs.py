@@ -157,7 +157,6 @@ class Jobs:
         return sorted(found, key=lambda job: job.made_by)
 
     def _get(self, name: str) -> ScheduledJob | None:
-        """Return the job with this id; None if it does not exist or this version cannot read it."""
         if (spec := self._run.chats.facts[JOB].get(name)) is None:
             return None
         before, job = self._parsed.get(name, (None, None))
@@ -200,7 +199,6 @@ class Jobs:
                     await self._fire(job, job.next, now)
 
     def _runs(self, job: ScheduledJob) -> bool:
-        """Return True while the job's last message waits or its turn runs."""
         chat = self._run.chats.loaded(job.chat_key)
         if chat is None:
             return False
@@ -355,7 +353,6 @@ class Jobs:
         return f"Job {found.id} is cancelled."
 
     async def _zone(self, person: UserRef, named: str) -> tuple[str, str]:
-        """Return the time zone of a job, and where the zone comes from."""
         known = self._run.locales.locale(person)
         if named:
             if (zone := await asyncio.to_thread(zone_named, named, self._run.clock.now())) is None:

@@ -107,7 +107,6 @@ class Retention:
         return lines, len(old)
 
     def _expire_lines(self, path: Path, before: int) -> int:
-        """Delete the lines of an archive file that precede the first line younger than `before`. Return their number."""
         gone, lines = 0, self._run.disk.read(path).splitlines(keepends=True)
         for number, raw in enumerate(lines, 1):
             ts = (jsonl.loads(raw) or {}).get("ts")

@@ -128,7 +128,6 @@ def _claimed(sentence: str, shown: str, language: Language, person: str) -> Iter
 
 
 def _is_no_answer_to(person: str, kind: Kind, *, own: bool) -> bool:
-    """Return True if the person asked for an answer, a draft or a report, and not for this kind of action."""
     known = languages(person)
     ordered = any(one.orders[kind].search(person) for one in known)
     if not own:
@@ -181,7 +180,6 @@ def _kinds(call: ToolCall, effects: frozenset[Effect]) -> frozenset[Kind]:
 
 
 def _performed(messages: Iterable[Message]) -> list[tuple[ToolCall, bool]]:
-    """Return the tool calls in these messages that have a result, each with True if the tool reported no failure."""
     calls: dict[str, ToolCall] = {}
     found = list[tuple[ToolCall, bool]]()
     for block in (one for message in messages for one in message["content"] if isinstance(one, dict)):

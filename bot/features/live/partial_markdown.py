@@ -117,7 +117,6 @@ def _delimits(row: str) -> bool:
 
 
 def _end(block: str, *, ended: bool) -> int:
-    """Return the length of a block up to its first unclosed mark. `ended` is True if white space follows the block."""
     if len(block) > LONGEST or _is_closed(f"{block} " if ended else block):
         return len(block)
     marks = [found.start() for found in _MARK.finditer(block)][-MOST_MARKS:]

@@ -229,7 +229,6 @@ class Approvals(QuestionService):
         )
 
     def _choices(self, asked: Approval, person: UserRef) -> tuple[Choice, ...]:
-        """Return the answers that this person may give. The buttons in the person's direct chat offer these answers."""
         if person in self._run.operators:
             return that_hold(asked, CHOICES)
         if person != asked.person or not (asked.granted or asked.own):

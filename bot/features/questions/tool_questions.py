@@ -29,7 +29,6 @@ class QuestionService:
         self._locks = WeakValueDictionary[ChatKey, asyncio.Lock]()
 
     def _alone(self, chat_key: ChatKey) -> asyncio.Lock:
-        """Return the lock that a service holds while it asks a question in a chat."""
         return self._locks.setdefault(chat_key, asyncio.Lock())
 
     def _append(self, chat: Chat, turn: str | None, *data: events.EventData) -> None:

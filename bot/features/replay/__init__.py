@@ -83,7 +83,6 @@ class Recorder:
         await asyncio.get_running_loop().run_in_executor(self._thread, self._carry_out, batch)
 
     def _carry_out(self, batch: Sequence[Work]) -> None:
-        """Run all functions of a batch in one transaction, on the writer's thread. Raises `errors.StorageError`."""
         if not batch:
             return
         try:

@@ -197,7 +197,6 @@ def _result(
 
 
 def _answer(said: Sequence[Message]) -> str:
-    """Return the answer that the person received: the messages sent by tool, or the last text if no tool sent a message."""
     sent = [
         str(call.input.get("text", ""))
         for message in said

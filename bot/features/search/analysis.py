@@ -157,7 +157,6 @@ def _of_pair(pair: str) -> float:
 
 
 def _script(character: str) -> str:
-    """Return a letter for the script of a character: `h` hiragana, `k` katakana, `=` any other."""
     if "\u3041" <= character <= "\u309f":
         return "h"
     return "k" if "\u30a0" <= character <= "\u30ff" else "="

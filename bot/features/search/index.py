@@ -169,7 +169,6 @@ class _Writer:
         )
 
     def _named(self) -> tuple[str, str]:
-        """Return the first words that a person wrote in the chat, and the names of the people who wrote last."""
         where = self._chat.first_line, self._chat.last_line, NAMED_BY
         said = "SELECT raw ->> '{}' AS it FROM (SELECT role, raw FROM lines WHERE line BETWEEN ? AND ? ORDER BY line {} LIMIT ?) WHERE role = 'user' AND it <> ''"
         opening = self._db.execute(said.format("$.text", ""), where).fetchone()

@@ -275,7 +275,6 @@ class ChatSearch:
 
 
 def _around(line: int, reach: int) -> list[int]:
-    """Return the numbers of the lines beside a line, in the same session."""
     place = line & PLACES
     return [line + step for step in range(-reach, reach + 1) if step and 0 <= place + step <= PLACES]
 
