@@ -79,14 +79,15 @@ class TurnDisplay:
     async def _show(self) -> None:
         signs = self._owner.start(self._indicate_while_working())
         turn, chat, until = self._turn, self._chat, self._run.chats.until
+
+        def without_live_rows() -> bool | None:
+            return not any(row.live and row.turn == turn.id for row in chat.outbox.values()) or None
+
         try:
             await until(chat.key, lambda: chat.turn is not turn or None)
             signs.cancel()
             await asyncio.wait([signs])
-            await until(
-                chat.key,
-                lambda: not any(row.live and row.turn == turn.id for row in chat.outbox.values()) or None,
-            )
+            await until(chat.key, without_live_rows)
         finally:
             for task in (signs, self._preview, self._progress):
                 if task is not None:
@@ -181,14 +182,14 @@ class TurnDisplay:
 
     # ------------------------------------------------------------ progress
 
-    def tell(self, happened: Callable[[ProgressState], None]) -> None:
-        """Update the turn's progress."""
-        happened(self.board)
+    def changing_board(self) -> ProgressState:
+        """Return the turn's progress, which the caller changes now. People see the change soon."""
         self._news = True
         if self._progress is None or self._progress.done():
             self._progress = self._owner.start(
                 self._show_progress() if self._every else self._tell_of_silence()
             )
+        return self.board
 
     async def _tell_of_silence(self) -> None:
         clock, to = self._run.clock, self._to
@@ -307,55 +308,53 @@ class LiveTurns:
 
     # ------------------------------------------------------------ progress
 
+    def _board(self, request_id: str) -> ProgressState:
+        """Return the progress of a turn. If the turn is not displayed, nobody sees the returned object."""
+        shown = self.turns.get(request_id)
+        return ProgressState() if shown is None else shown.changing_board()
+
     def record(self, event: TaskEvent) -> None:
-        self._tell(event.request_id, lambda board: board.record(event))
+        self._board(event.request_id).record(event)
 
     def began(self, request_id: str, call: ToolCall) -> None:
-        self._tell(request_id, lambda board: board.began(call, self.run.clock.now()))
+        self._board(request_id).began(call, self.run.clock.now())
 
     def noted(self, request_id: str, call_id: str, words: str | None) -> None:
-        self._tell(request_id, lambda board: board.noted(call_id, words, self.run.clock.now()))
+        self._board(request_id).noted(call_id, words, self.run.clock.now())
 
     def ended(self, request_id: str, call_id: str, *, failed: bool) -> None:
-        self._tell(request_id, lambda board: board.ended(call_id, self.run.clock.now(), failed=failed))
+        self._board(request_id).ended(call_id, self.run.clock.now(), failed=failed)
 
     @contextlib.contextmanager
     def _waiting(self, request_id: str, seconds: float) -> Iterator[None]:
         """While the `with` block runs, show that the model has not answered. The model has been silent for `seconds` already."""
         since = self.run.clock.now() - seconds
-        self._tell(request_id, lambda board: board.waits.append(since))
+        self._board(request_id).waits.append(since)
         try:
             yield
         finally:
-            self._tell(request_id, lambda board: board.waits.remove(since))
-
-    def _tell(self, request_id: str, happened: Callable[[ProgressState], None]) -> None:
-        if (shown := self.turns.get(request_id)) is not None:
-            shown.tell(happened)
+            with contextlib.suppress(ValueError):  # the turn is not displayed any more
+                self._board(request_id).waits.remove(since)
 
     # ------------------------------------------------------------ signs
 
     def _update(self, chat: Chat) -> None:
         if chat.task is not None:
             return  # a subagent's work appears in the turn that started the subagent
-        turn = chat.turn
-        if turn is not None and turn.boot == self.run.boot:
-            if turn.id not in self.turns:
-                self.turns[turn.id] = TurnDisplay(self, chat, turn)
-            self.turns[turn.id].suspend()
-        busy = (
-            len(self.turns) >= self.run.settings.queue.max_concurrent_turns
-            if turn is None
-            else turn.phase is not Phase.ENDING
-        )
+        turn, busy = chat.turn, len(self.turns) >= self.run.settings.queue.max_concurrent_turns
+        if turn is not None:
+            busy = turn.phase is not Phase.ENDING
+            if turn.boot == self.run.boot:
+                if turn.id not in self.turns:
+                    self.turns[turn.id] = TurnDisplay(self, chat, turn)
+                self.turns[turn.id].suspend()
         for inbound in chat.waiting if busy else ():
             self._mark(inbound)
 
     def _mark(self, inbound: Inbound) -> None:
         channel, name = self.run.channels[inbound.channel], inbound.request_id
-        if name < self.run.boot or name in self._seen:
-            return
-        if not plain(inbound) or inbound.addressed == "chat" or inbound.message_id is None:
+        addressed = plain(inbound) and inbound.addressed != "chat"
+        if name < self.run.boot or name in self._seen or not addressed or inbound.message_id is None:
             return
         if len(self._seen) >= MOST_MARKED:
             self._seen.clear()

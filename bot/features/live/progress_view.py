@@ -148,10 +148,9 @@ class ProgressState:
         lines += [one.line(now, alone=not several) for one in listed]
         lines += [say("progress.more", count=len(items) - MOST)] if len(items) > MOST else []
         title = busy[0] if busy else title if several else items[0].title
-        cards = (
-            Card(one.id, one.title, _SHOWN[one.state][1], " · ".join(one.details(now))) for one in listed
-        )
-        return LiveText("\n".join([*lines, *busy]), title=title, cards=tuple(cards))
+        told = [(one, _SHOWN[one.state][1], " · ".join(one.details(now))) for one in listed]
+        cards = tuple(Card(one.id, one.title, status, words) for one, status, words in told)
+        return LiveText("\n".join([*lines, *busy]), title=title, cards=cards)
 
 
 def _action(call: ToolCall) -> str:
