@@ -30,6 +30,7 @@ from bot.cli.common import (
 )
 from bot.cli.project import archive, database, event_log, hint_of_folder
 from bot.contracts.archive import ArchiveLine, HistoryQuery
+from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey
 from bot.core import transcript as transcripts
 from bot.core.archive_files import people_of
@@ -44,6 +45,16 @@ if TYPE_CHECKING:
 
 SHOWN = 10
 """Max chats in the list."""
+Key = Annotated[str, typer.Argument(metavar="CHATKEY", help="A conversation, as `shipmate chats` shows it.")]
+Words = Annotated[str | None, typer.Option(metavar="Q", help="Search for these words; best matches first.")]
+Before = Annotated[str | None, typer.Option(metavar="T", help="Only lines before this time.")]
+After = Annotated[str | None, typer.Option(metavar="T", help="Only lines at or after this time.")]
+MAX_LINES = "Max lines: the newest, or the best matches."
+Limit = Annotated[int, typer.Option(metavar="N", min=1, max=1_000_000, help=MAX_LINES)]
+JSON_LINES = "Print the model's transcript, one JSON object per line."
+Transcript = Annotated[bool, typer.Option("--transcript", help=JSON_LINES)]
+Group = Annotated[By | None, typer.Option(metavar="BY", help="One row per day (UTC), person, chat or model.")]
+
 index_app = typer.Typer(
     name="index", help="Maintain the search index.", no_args_is_help=True, rich_markup_mode=None
 )
@@ -64,22 +75,13 @@ def chats(root: Dir = Here, as_json: AsJson = False) -> None:
 
 
 def history(
-    chat_key: Annotated[
-        str, typer.Argument(metavar="CHATKEY", help="A conversation, as `shipmate chats` shows it.")
-    ],
+    chat_key: Key,
     root: Dir = Here,
-    search: Annotated[
-        str | None, typer.Option(metavar="Q", help="Search for these words; best matches first.")
-    ] = None,
-    before: Annotated[str | None, typer.Option(metavar="T", help="Only lines before this time.")] = None,
-    after: Annotated[str | None, typer.Option(metavar="T", help="Only lines at or after this time.")] = None,
-    limit: Annotated[
-        int,
-        typer.Option(metavar="N", min=1, max=1_000_000, help="Max lines: the newest, or the best matches."),
-    ] = 30,
-    transcript: Annotated[
-        bool, typer.Option("--transcript", help="Print the model's transcript, one JSON object per line.")
-    ] = False,
+    search: Words = None,
+    before: Before = None,
+    after: After = None,
+    limit: Limit = 30,
+    transcript: Transcript = False,
     as_json: AsJson = False,
 ) -> None:
     try:
@@ -89,7 +91,8 @@ def history(
             f"{chat_key!r} names no conversation; `{command('chats', root)}` lists them", param_hint="CHATKEY"
         ) from None
     if transcript:
-        asyncio.run(_print_transcript(root, key))
+        for entry in asyncio.run(_transcript(root, key)):
+            say_json(entry)
         return
     window: dict[str, Any] = {"limit": limit}
     for name, value in (("before", before), ("after", after)):
@@ -111,13 +114,12 @@ def history(
         complain(f"Nothing found in {chat_key}.")
 
 
-async def _print_transcript(root: Path, key: ChatKey) -> None:
+async def _transcript(root: Path, key: ChatKey) -> list[Json]:
     async with event_log(root) as log:
         found = [] if log is None else list(transcripts.lines(key, await log.read(key)))
     if not found:
         raise errors.NotFound(f"the model has received nothing in {key}")
-    for entry in found:
-        say_json(entry)
+    return found
 
 
 async def _search(root: Path, key: ChatKey, query: RecallQuery) -> list[tuple[ArchiveLine, dict[str, float]]]:
@@ -169,9 +171,7 @@ def stats(
     root: Dir = Here,
     chat: Chat = None,
     since: Since = None,
-    by: Annotated[
-        By | None, typer.Option(metavar="BY", help="One row per day (UTC), person, chat or model.")
-    ] = None,
+    by: Group = None,
     as_json: AsJson = False,
 ) -> None:
     hint_of_folder(root)

@@ -157,11 +157,11 @@ def trace(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    from bot.cli.replay import find_logged  # imports the core
-
     turn = request_id.upper()
     lines, logged = _lines(root, turn), None
     if full or as_json or not any(line.get("kind") == "turn_end" for line in lines):
+        from bot.cli.replay import find_logged  # imports most of the product
+
         try:
             logged = asyncio.run(find_logged(root, turn))
         except errors.StorageError as error:

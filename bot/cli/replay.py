@@ -6,6 +6,7 @@ import asyncio
 import difflib
 import hashlib
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ from bot.cli.common import (
     say,
     say_json,
     say_raw,
+    say_rows,
     text_of,
 )
 from bot.cli.project import event_log
@@ -53,27 +55,20 @@ _ROWS = {
 }
 
 
+Offline = Annotated[bool, typer.Option("--offline", help="Only show and verify, without a model (default).")]
+Name = Annotated[str | None, typer.Option(metavar="M", help="Send the requests to this model, and compare.")]
+PROMPT = "Send the requests with this system prompt, and compare."
+Prompt = Annotated[Path | None, typer.Option(metavar="FILE", exists=True, dir_okay=False, help=PROMPT)]
+Body = Annotated[int | None, typer.Option(metavar="N", min=1, help="Print only the bytes of request N.")]
+
+
 def replay(
     request_id: RequestId,
     root: Dir = Here,
-    offline: Annotated[
-        bool, typer.Option("--offline", help="Only show and verify, without a model (default).")
-    ] = False,
-    model: Annotated[
-        str | None, typer.Option(metavar="M", help="Send the requests to this model, and compare.")
-    ] = None,
-    prompt: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            exists=True,
-            dir_okay=False,
-            help="Send the requests with this system prompt, and compare.",
-        ),
-    ] = None,
-    body: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Print only the bytes of request N.")
-    ] = None,
+    offline: Offline = False,
+    model: Name = None,
+    prompt: Prompt = None,
+    body: Body = None,
     as_json: AsJson = False,
 ) -> None:
     live = model is not None or prompt is not None
@@ -83,14 +78,12 @@ def replay(
     if body is not None:
         _print_body(found.calls, body)
         return
-    for number, call in enumerate(found.calls, 1):
-        facts = _facts(found, number, call)
-        if as_json:
-            say_json(facts)
-        else:
-            _show(facts, found)
-    for task in found.tasks:
-        _show_task(task, as_json=as_json)
+    if not as_json:
+        session = f", session {found.session}" if found.session is not None else ""
+        of_turn = f"turn {found.request_id} in {found.chat_key}{session}"
+        say(of_turn if found.task is None else f"{_title(found)} of the {of_turn}")
+    rows = [_row(found, number, call) for number, call in enumerate(found.calls, 1)]
+    say_rows([*rows, *map(_task_row, found.tasks)], as_json=as_json)
     if live:
         again = asyncio.run(_send_again(root, found, model, prompt))
         _compare(found, again, model, prompt, as_json=as_json)
@@ -116,10 +109,11 @@ def _print_body(calls: Sequence[Call], number: int) -> None:
         raise typer.Exit(1)
 
 
-def _facts(found: Recording, number: int, call: Call) -> dict[str, Any]:
+def _row(found: Recording, number: int, call: Call) -> tuple[dict[str, Any], str]:
     record, request = call.record, call.request
     answer, content = record.answer or {}, call.answer["content"] if call.answer is not None else []
-    return {
+    usage, tools = answer.get("usage"), [one.name for one in blocks.tool_calls(content)]
+    facts: dict[str, Any] = {
         "type": "call",
         "requestId": found.request_id,
         "chatKey": found.chat_key,
@@ -137,44 +131,38 @@ def _facts(found: Recording, number: int, call: Call) -> dict[str, Any]:
         "maxTokens": request.max_tokens if request is not None else None,
         "messages": len(request.messages) if request is not None else None,
         "stopReason": answer.get("stopReason"),
-        "usage": answer.get("usage"),
+        "usage": usage,
         "costUsd": answer.get("costUsd"),
         "answer": blocks.plain_text(content),
-        "tools": [one.name for one in blocks.tool_calls(content)],
+        "tools": tools,
     }
+    outcome, tokens = "no answer", Counter[str](usage or {})
+    if usage:
+        outcome = f"{facts['stopReason']} {', '.join(tools)}".strip()
+    line = [
+        f"{number:>3}  {'exact' if call.exact else 'DIFFERENT':<9}  {facts['bytes']:>9,} bytes  {record.model}",
+        "? messages" if request is None else counted(len(request.messages), "message"),
+        f"for a {record.purpose}" if record.purpose not in {"turn", "subagent"} else "",
+        f"-> {outcome}",
+        f"{sum(tokens[name] for name in TOKENS[:3]):,} in, {tokens['outputTokens']:,} out, {_cost(facts['costUsd'])}",
+    ]
+    return facts, "\n     ".join(["  ".join(filter(None, line)), *facts["wrong"]])
 
 
-def _show(facts: dict[str, Any], found: Recording) -> None:
-    if facts["call"] == 1 and found.task is not None:
-        say(f"{_title(found)} of the turn {found.request_id} in {found.chat_key}")
-    elif facts["call"] == 1:
-        session = f", session {found.session}" if found.session is not None else ""
-        say(f"turn {found.request_id} in {found.chat_key}{session}")
-    usage = facts["usage"] or {}
-    read = sum(usage.get(name, 0) for name in TOKENS[:3])
-    outcome = f"{facts['stopReason']} {', '.join(facts['tools'])}".strip() if usage else "no answer"
-    purpose = f"  for a {facts['purpose']}" if facts["purpose"] not in {"turn", "subagent"} else ""
-    messages = "? messages" if facts["messages"] is None else counted(facts["messages"], "message")
-    say(
-        f"{facts['call']:>3}  {'exact' if facts['exact'] else 'DIFFERENT':<9}  {facts['bytes']:>9,} bytes  {facts['model']}  "
-        f"{messages}{purpose}  -> {outcome}  {read:,} in, {usage.get('outputTokens', 0):,} out, {_cost(facts['costUsd'])}"
-    )
-    for words in facts["wrong"]:
-        say(f"     {words}")
-
-
-def _show_task(task: Recording, *, as_json: bool) -> None:
-    """Print one line about a task. `shipmate replay TASK_ID` shows the task's requests."""
+def _task_row(task: Recording) -> tuple[dict[str, Any], str]:
+    """Return the row of a task. `shipmate replay TASK_ID` shows the task's requests."""
     exact = sum(call.exact for call in task.calls)
     wrong = list(dict.fromkeys(call.record.wrong for call in task.calls if call.record.wrong is not None))
-    if as_json:
-        facts = {"type": "task", "requestId": task.request_id, "chatKey": task.chat_key, "task": task.task}
-        facts |= {key: task.facts.get(key) for key in ("mode", "label", "callId")}
-        say_json(facts | {"requests": len(task.calls), "exact": exact, "wrong": wrong})
-        return
-    say(f"{_title(task)}: {exact} of {len(task.calls)} requests exact")
-    for words in wrong:
-        say(f"     {words}")
+    facts: dict[str, Any] = {
+        "type": "task",
+        "requestId": task.request_id,
+        "chatKey": task.chat_key,
+        "task": task.task,
+    }
+    facts |= {key: task.facts.get(key) for key in ("mode", "label", "callId")}
+    facts |= {"requests": len(task.calls), "exact": exact, "wrong": wrong}
+    line = f"{_title(task)}: {exact} of {len(task.calls)} requests exact"
+    return facts, "\n     ".join([line, *wrong])
 
 
 def _title(task: Recording) -> str:
