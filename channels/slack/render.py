@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -224,8 +224,6 @@ class _Stream:
 
     began: float
     words: str
-    title: str = ""
-    cards: tuple[Card, ...] = ()
     unsure: bool = False
 
 
@@ -244,20 +242,19 @@ class Streams:
         """Start a stream and return its `ts`. Return None if the message must be posted instead. After a workspace has
         refused streams as unsupported, no stream is started again.
         """
-        target, words = message.target, render(message.sure)
+        channel, root, words = (
+            message.target["channel"],
+            message.target.get("thread_ts"),
+            render(message.sure),
+        )
         now = self._clock.monotonic()
         full = len(self._started) == MAX_PER_MINUTE and now - self._started[0] < 60.0
-        fits = message.goes_on and "thread_ts" in target and is_direct(target["channel"])
-        if full or STREAMS in self._client.lacking or not fits:
-            return None
-        content = _chunks(message) if message.cards else {"markdown_text": words}
-        if not message.cards and (not words.strip() or _MAYBE_LINK.search(words)):
+        fits = message.goes_on and is_direct(channel) and words.strip() and not _MAYBE_LINK.search(words)
+        if root is None or full or STREAMS in self._client.lacking or not fits:
             return None
         self._started.append(now)
         try:
-            answer = await self._client.chat_startStream(
-                channel=target["channel"], thread_ts=target["thread_ts"], **content
-            )
+            answer = await self._client.chat_startStream(channel=channel, thread_ts=root, markdown_text=words)
         except web_api.CALL_ERRORS as error:
             if web_api.may_pass(error):
                 raise
@@ -265,7 +262,7 @@ class Streams:
                 self._client.lacks(STREAMS, error)
             return None
         ts = str(answer["ts"])
-        self.open[target["channel"], ts] = _Stream(now, words, message.title, message.cards)
+        self.open[channel, ts] = _Stream(now, words)
         return ts
 
     async def show(self, message: Outbound, markdown: str, place: tuple[str, str], metadata: Json) -> bool:
@@ -275,26 +272,30 @@ class Streams:
         if stream is None:
             return False
         words = render(message.sure) if message.goes_on else markdown
-        content = self._delta(stream, message, words)
-        if content is None:
+        rest = words[len(stream.words) :]
+        held_back = message.goes_on and stream.words.startswith(words)
+        grows = words.startswith(stream.words) and not _MAYBE_LINK.search(words)
+        too_old = self._clock.monotonic() - stream.began > MAX_SECONDS
+        if stream.unsure or too_old or not (held_back or grows):
             await self.end(place)
             return False
+        content: Json = {"markdown_text": rest} if rest else {}
         try:
             if not message.goes_on:
                 if _has_thumbs(self._client, message):
                     content["blocks"] = [_thumbs(message.language)]
                 await self._client.chat_stopStream(channel=channel, ts=ts, metadata=metadata, **content)
                 self.open.pop(place, None)
-            elif content:
-                await self._client.chat_appendStream(channel=channel, ts=ts, **content)
+            elif rest:
+                await self._client.chat_appendStream(channel=channel, ts=ts, markdown_text=rest)
         except web_api.CALL_ERRORS as error:
             if web_api.may_pass(error):
-                stream.unsure = stream.unsure or not web_api.is_rate_limited(error)
+                stream.unsure = not web_api.is_rate_limited(error)
                 raise
             await self.end(place)
             return False
-        if content:
-            stream.words, stream.title, stream.cards = words, message.title, message.cards
+        if rest:
+            stream.words = words
         return True
 
     async def end(self, place: tuple[str, str]) -> None:
@@ -308,36 +309,6 @@ class Streams:
             if web_api.may_pass(error):
                 raise
         self.open.pop(place, None)
-
-    def _delta(self, stream: _Stream, message: Outbound, words: str) -> Json | None:
-        """Return the content to append; {} if nothing is new. Return None if appending cannot produce the message."""
-        if stream.unsure or self._clock.monotonic() - stream.began > MAX_SECONDS:
-            return None
-        if stream.cards:
-            if not message.cards:
-                return None
-            known = set(stream.cards)
-            new = tuple(card for card in message.cards if card not in known)
-            return _chunks(message, new, titled=message.title != stream.title)
-        if message.goes_on and stream.words.startswith(words):
-            return {}
-        if message.cards or not words.startswith(stream.words) or _MAYBE_LINK.search(words):
-            return None
-        rest = words[len(stream.words) :]
-        return {"markdown_text": rest} if rest else {}
-
-
-def _chunks(message: Outbound, cards: Sequence[Card] | None = None, *, titled: bool = True) -> Json:
-    """Return the title and the cards as chunks of a stream. A card's detail is in its title, because Slack replaces titles
-    but appends to details.
-    """
-    chunks: list[Json] = [{"type": "plan_update", "title": message.title}] if titled else []
-    for card in message.cards if cards is None else cards:
-        words = f"{card.title} · {card.detail}" if card.detail else card.title
-        chunks.append({"type": "task_update", "id": card.id, "title": words, "status": card.state})
-    if not chunks:
-        return {}
-    return {"chunks": chunks} | ({"task_display_mode": "plan"} if cards is None else {})
 
 
 def begun_as(message: Outbound, post: Json) -> bool:

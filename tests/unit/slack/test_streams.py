@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts.outbound import Card, Outbound
+from bot.contracts.outbound import Outbound
 from channels.slack import files, render
 from tests.shares import one_in
 
@@ -230,26 +230,6 @@ async def test_whatever_fails_the_end_is_whole_and_one_message(
     assert seen.text == FINAL
     assert not stage.server.streaming(stage.direct, seen.ts)
     assert seen.metadata["event_payload"]["id"] == "OUT2"
-
-
-CARDS = (Card("01A", "Look at alpha 你好", "in_progress", "0:04"), Card("01B", "Look at beta", "pending"))
-
-
-@pytest.mark.parametrize(
-    ("seconds", "last"),
-    [(280, {"text": "**Done**", "title": "Done"}), (0, {"text": "(interrupted)", "cards": ()})],
-)
-async def test_work_that_takes_long_or_ends_without_cards_is_edited(
-    stage: Any, out: Any, asked: str, seconds: float, last: dict[str, Any]
-) -> None:
-    message = replace(
-        out("**Working**", stage.direct, asked), kind="progress", title="Working", cards=CARDS, goes_on=True
-    )
-    sent = await stage.slack.send(message)
-    await stage.clock.advance(seconds)
-    await stage.slack.edit(replace(message, **last, goes_on=False), sent.message_id)
-    assert texts(stage) == [last["text"]]
-    assert calls(stage) == ["startStream", "stopStream", "update"]
 
 
 async def test_more_streams_than_slack_ends_in_a_minute_are_messages(stage: Any, live: Any) -> None:
