@@ -56,12 +56,7 @@ UNKNOWN = ""
 
 @dataclass(frozen=True, kw_only=True)
 class Runtime(Services):
-    """The services of the process, and the parts of the core that features use.
-
-    `models` returns the model settings of a chat. `compact` shortens a chat's history for a command. `suspended` opens a
-    `with` block in which the turn waits for a person and uses no slot. `waiting` returns the open loops (matters that wait
-    for somebody) that a viewer may see.
-    """
+    """The services of the process, and the parts of the core that features use."""
 
     chats: Chats
     event_log: EventLog
@@ -74,10 +69,10 @@ class Runtime(Services):
     live: Outbox
     limits: RateLimiter
     models: Callable[[ChatKey], ModelDeps]
-    servers: Callable[[], Mapping[str, str]]
-    """Function that returns a description of each MCP server's state for operators, by server name."""
+    servers: Callable[[], Mapping[str, str]]  # state of each MCP server in words for operators
     compact: Callable[[Inbound], Awaitable[CompactResult]]
     suspended: Callable[[], AbstractAsyncContextManager[None]]
+    """Opens a `with` block in which the turn waits for a person and uses no slot."""
     waiting: Callable[[Viewer], Awaitable[list[OpenLoop]]]
 
 
@@ -112,14 +107,12 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Display:
-    """Shows running turns to people. `begin` is called in each turn's task. `preview` shows an answer while the model writes it."""
+    """Shows running turns to people. `begin` is called in each turn's task."""
 
     begin: Callable[[Turn], object]
-    preview: Callable[[Chat, Inbound, Callable[[], str]], object]
-    calls: ToolWatch
-    """Object that receives the turns' tool calls while they run."""
-    tasks: Callable[[TaskEvent], object]
-    """Function that receives the events of subagent tasks."""
+    preview: Callable[[Chat, Inbound, Callable[[], str]], object]  # shows an answer while the model writes it
+    calls: ToolWatch  # receives the turns' tool calls while they run
+    tasks: Callable[[TaskEvent], object]  # receives the events of subagent tasks
     close: Callable[[], Awaitable[None]]
 
 
@@ -130,46 +123,41 @@ class Hooks:
     commands: Mapping[str, Command] = field(default_factory=dict)
     signals: Mapping[str, Command] = field(default_factory=dict)
     approvals: Approvals | None = None
-    """Service that asks people for approval of calls. Without this hook, calls that need an approval are denied."""
-    serves: Sequence[Callable[[], Coroutine[Any, Any, None]]] = ()
-    """Functions whose coroutines run while the gateway runs."""
+    """Asks people for approval of calls. Without this hook, calls that need an approval are denied."""
+    asks: Questions | None = None
+    """Asks a person the questions of tools. Without this hook, nobody is asked."""
+    serves: Sequence[Callable[[], Coroutine[Any, Any, None]]] = ()  # run while the gateway runs
     questions: Callable[[ChatKey, UserRef], list[ShownQuestion]] | None = None
-    """Function that returns a chat's open questions that this person may see."""
+    """Returns a chat's open questions that this person may see."""
     waiting: Callable[[Viewer], Awaitable[Sequence[OpenLoop]]] | None = None
-    """Function that returns this feature's open loops for a viewer, in the language set by `words.speaking`."""
+    """Returns this feature's open loops for a viewer, in the language set by `words.speaking`."""
     display: Display | None = None
     outcomes: Mapping[str, Callable[[Question], str]] = field(default_factory=dict)
-    """Functions that return the text shown below a decided question, by subject of the question."""
-    ports: Mapping[str, Any] = field(default_factory=dict)
-    """Services for tools, by name."""
-    periodic: Sequence[PeriodicJob] = ()
-    """Jobs that run at intervals while the channels are connected."""
+    """Return the text shown below a decided question, by subject of the question."""
+    ports: Mapping[str, Any] = field(default_factory=dict)  # services for tools, by name
+    periodic: Sequence[PeriodicJob] = ()  # run at intervals while the channels are connected
     turn_ends: Callable[[Turn, TurnEndState], Done] | None = None
-    """Function that returns events and text for a turn's end. Buttons in the result appear below the last notice."""
+    """Returns events and text for a turn's end. Buttons in the result appear below the last notice."""
     turn_fails: Callable[[Turn, TurnEndState], Done] | None = None
-    """Function like `turn_ends` that is called only for turns that fail."""
+    """Like `turn_ends`, but called only for turns that fail."""
     before_intake: Callable[[Inbound], Awaitable[Sequence[Inbound]]] | None = None
-    """Function that returns the messages to accept in place of an admitted person's message; () if the message is not for the bot."""
+    """Returns the messages to accept in place of an admitted person's message; () if the message is not for the bot."""
     before_turn: Callable[[Chat, Inbound], Awaitable[Sequence[Quoted]]] | None = None
-    """Function that returns messages to show the model together with the first message of a turn."""
+    """Returns messages to show the model together with the first message of a turn."""
     kinds: frozenset[str] | None = None
     """Kinds of messages for which `before_intake` and `before_turn` are called; None for all. The kind of a command is
     `command`, of a message that may begin a new conversation `opening`, and of any other message `Inbound.kind`.
     """
     hears_all: Callable[[ChatKey], Awaitable[bool]] | None = None
-    """Function that returns True if the bot answers every message of this chat."""
+    """Returns True if the bot answers every message of this chat."""
     home: Mapping[int, Callable[[Inbound], Awaitable[HomeSection]]] = field(default_factory=dict)
-    """Functions for sections of the home page, by position. Sections with the same title are merged."""
+    """Return sections of the home page, by position. Sections with the same title are merged."""
     wrap_reply: Callable[[Chat, Reply, Registry], Reply] | None = None
-    """Function that wraps the object with which a turn sends messages. It is called in the turn's task."""
+    """Wraps the object with which a turn sends messages. Called in the turn's task."""
     wrap_model: Callable[[Model], Model] | None = None
-    """Function that wraps each provider's model. The fallback logic is outside of the wrapper."""
-    close: Callable[[], Awaitable[None]] | None = None
-    """Function that is called after the core has stopped."""
-    exports: Sequence[Exporter] = ()
-    """Exports of the event log that are kept up to date while the gateway runs."""
-    asks: Questions | None = None
-    """Service that asks a person the questions of tools. Without this hook, nobody is asked."""
+    """Wraps each provider's model. The fallback logic is outside of the wrapper."""
+    close: Callable[[], Awaitable[None]] | None = None  # called after the core has stopped
+    exports: Sequence[Exporter] = ()  # kept up to date while the gateway runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,7 +255,7 @@ class Door:
         return [quoted for before in hooks for quoted in await before(chat, inbound)]
 
     async def waiting(self, viewer: Viewer) -> list[OpenLoop]:
-        """Return all open loops (matters that wait for somebody) that a viewer may see, ordered by kind and time."""
+        """Return all open loops that a viewer may see, ordered by kind and time."""
         found = [loop for waiting in self.all("waiting") for loop in await waiting(viewer)]
         return sorted(found, key=lambda one: (KINDS.index(one.kind), one.due or one.since, one.id))
 
