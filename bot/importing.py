@@ -26,8 +26,7 @@ from bot import ulids
 from bot.contracts.approvals import Approval, QuestionButtons, Verdict
 from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey, UserRef
-from bot.contracts.inbound import Inbound
-from bot.contracts.provenance import ANYBODYS, ORIGIN, Provenance, unpacked
+from bot.contracts.messages import ANYBODYS, ORIGIN, Inbound, Provenance, unpacked
 from bot.core import events, memory
 from bot.core.chat import Chat
 from bot.core.chats import NO_CHAT

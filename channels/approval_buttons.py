@@ -6,7 +6,7 @@ import re
 from typing import cast
 
 from bot.contracts.approvals import Choice, QuestionButtons
-from bot.contracts.inbound import Command
+from bot.contracts.messages import Command
 from bot.words import say, speaking
 
 _VALUES: dict[Choice, str] = {

@@ -12,8 +12,7 @@ from typing import Generic, TypeVar
 from bot import text
 from bot.contracts.channel import Channel, ChannelDeps, Health
 from bot.contracts.identity import ChatKey
-from bot.contracts.inbound import Attachment, Command, Inbound, Quoted
-from bot.contracts.outbound import Outbound, Sent
+from bot.contracts.messages import Attachment, Command, Inbound, Outbound, Quoted, Sent
 
 ServerT = TypeVar("ServerT")
 PART = 32_000  # Max characters of one message. Page and terminal have no limit, but people could not read a longer message.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bot.contracts.archive import ArchiveLine
+from bot.contracts.messages import ArchiveLine
 from bot.core.archive_files import ChatStore
 from bot.storage import file_names, jsonl
 

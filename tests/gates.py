@@ -84,7 +84,7 @@ something does not happen.
 """
 
 KNOWN_TO = {
-    "Outbound": {"bot/contracts/channel.py", "bot/contracts/outbound.py", "bot/core/outbox.py"},
+    "Outbound": {"bot/contracts/channel.py", "bot/contracts/messages.py", "bot/core/outbox.py"},
 }
 """Names that only the listed modules may use. Code that cannot name `Outbound` cannot call a channel's send,
 edit, find or draft.

@@ -6,9 +6,8 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
-from bot.contracts.archive import ArchiveLine
 from bot.contracts.identity import ChatKey
-from bot.contracts.inbound import Inbound
+from bot.contracts.messages import ArchiveLine, Inbound
 from bot.core import events
 from bot.core.event_log import Entry, EventLog, Position
 from bot.core.events import Event, EventData, encode

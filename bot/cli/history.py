@@ -29,9 +29,9 @@ from bot.cli.common import (
     when,
 )
 from bot.cli.project import archive, database, event_log, hint_of_folder
-from bot.contracts.archive import ArchiveLine, HistoryQuery
 from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey
+from bot.contracts.messages import ArchiveLine, HistoryQuery
 from bot.core import transcript as transcripts
 from bot.core.archive_files import people_of
 from bot.core.usage import By, UsageSums, names_of_groups

@@ -22,11 +22,11 @@ from bot.config import ship_file
 from bot.config.document import HIDDEN, is_secret_key
 from bot.config.load import Settings, without
 from bot.contracts import log_kinds
-from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import Frozen, Json, Level
 from bot.contracts.channel import Manifest
 from bot.contracts.environment import Disk
 from bot.contracts.identity import ChatKey
+from bot.contracts.messages import ArchiveLine
 
 
 class LogLine(Frozen):

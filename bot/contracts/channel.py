@@ -16,13 +16,11 @@ from pydantic.alias_generators import to_camel
 
 from bot import errors
 from bot.contracts.approvals import OpenLoop, ShownQuestion
-from bot.contracts.archive import ArchiveLine, Conversation
 from bot.contracts.base import ChatType
 from bot.contracts.environment import Clock, Disk, Log
 from bot.contracts.identity import ChatKey, UserRef
-from bot.contracts.inbound import Attachment, Inbound, Quoted
+from bot.contracts.messages import ArchiveLine, Attachment, Conversation, Inbound, Outbound, Quoted, Sent
 from bot.contracts.model import AnsweringModel
-from bot.contracts.outbound import Outbound, Sent
 from bot.words import Sentence
 
 
@@ -458,7 +456,7 @@ class Manifest:
     edits: EditPace | None = None
     """Rate limit of live edits; set if the channel implements `edit` and `delete`."""
     ephemeral: bool = False
-    """True if the channel can show a group message to only one person (`contracts.outbound.ONLY_TO`)."""
+    """True if the channel can show a group message to only one person (`contracts.messages.ONLY_TO`)."""
     buttons: bool = False
     """True if the channel shows `Outbound.buttons`. Otherwise the text names the commands that answer the question."""
     examples: bool = False  # True if direct chats show `contracts.approvals.EXAMPLES` as buttons

@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from bot.contracts.base import Json
-from bot.contracts.provenance import ORIGIN, Provenance, unpacked
+from bot.contracts.messages import ORIGIN, Provenance, unpacked
 
 Effect = Literal["read", "write", "run", "network", "message", "delegate"]
 """Effect of a tool call, on which permissions depend. `delegate`: the call makes further calls with their own permissions."""

@@ -13,13 +13,11 @@ from pydantic import BaseModel
 
 from bot import errors, text
 from bot.access_list import AccessList
-from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import ChatType
 from bot.contracts.channel import Channel, Manifest, MembershipAnswer
 from bot.contracts.environment import Log, Redact
 from bot.contracts.identity import ChatKey, UserRef
-from bot.contracts.inbound import Command, Inbound, Quoted
-from bot.contracts.outbound import ABOUT, ONLY_TO
+from bot.contracts.messages import ABOUT, ONLY_TO, ArchiveLine, Command, Inbound, Quoted
 from bot.tools.permissions.display import named
 from bot.words import Sentence, say, sentence
 

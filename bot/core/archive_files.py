@@ -20,9 +20,9 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from bot import errors
-from bot.contracts.archive import ArchiveLine, HistoryPage, HistoryQuery
 from bot.contracts.environment import Disk, Log
 from bot.contracts.identity import ChatKey
+from bot.contracts.messages import ArchiveLine, HistoryPage, HistoryQuery
 from bot.storage import file_names, jsonl
 from bot.storage.jsonl import on_disk
 

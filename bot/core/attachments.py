@@ -15,7 +15,7 @@ import hashlib
 from dataclasses import dataclass, replace
 
 from bot import errors, text, ulids
-from bot.contracts.inbound import Attachment, Inbound
+from bot.contracts.messages import Attachment, Inbound
 from bot.contracts.model import ShownFile
 from bot.core.file_words import REFUSED, SeenFile, size_in_words
 from bot.core.services import Services

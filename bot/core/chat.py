@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple
 from bot import errors
 from bot.contracts.approvals import Verdict
 from bot.contracts.identity import ChatKey, UserRef
-from bot.contracts.inbound import Attachment, Inbound
+from bot.contracts.messages import Attachment, Inbound
 from bot.core import events
 from bot.core.context import AgentContextStore, RunningTurn
 from bot.core.event_log import Position

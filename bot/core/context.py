@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from bot import tags, text
 from bot.contracts.base import Json, Message
-from bot.contracts.provenance import NOBODYS, ORIGIN
+from bot.contracts.messages import NOBODYS, ORIGIN
 from bot.contracts.tools import ToolCall, ToolResult
 from bot.core import blocks, events
 from bot.core.events import Event

@@ -12,12 +12,11 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from bot import errors
-from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import Json
 from bot.contracts.environment import Clock, started
 from bot.contracts.environment import Log as OperatorLog
 from bot.contracts.identity import ChatKey
-from bot.contracts.inbound import Inbound
+from bot.contracts.messages import ArchiveLine, Inbound
 from bot.core import events, quotes
 from bot.core.archive_files import SEQ, ChatStore
 from bot.core.chat import same_message

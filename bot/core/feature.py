@@ -22,7 +22,7 @@ from bot.contracts.approvals import (
 )
 from bot.contracts.channel import HomeSection
 from bot.contracts.identity import ChatKey, UserRef
-from bot.contracts.inbound import Inbound, Quoted
+from bot.contracts.messages import Inbound, Quoted
 from bot.contracts.model import Model
 from bot.core.access import Access, Memberships
 from bot.core.agent import ModelDeps

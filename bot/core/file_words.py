@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from bot import tags, ulids
 from bot.contracts.base import Json, Message
-from bot.contracts.inbound import Attachment
+from bot.contracts.messages import Attachment
 from bot.contracts.model import ShownFile
 from bot.words import paragraph, say
 

@@ -12,11 +12,10 @@ from pathlib import Path
 
 from bot import text
 from bot.contracts.approvals import COMMANDS, Act, OpenLoop, QuestionButtons, ShownQuestion, Viewer
-from bot.contracts.archive import ArchiveLine, Conversation, HistoryQuery
 from bot.contracts.channel import HomeSection
 from bot.contracts.environment import OperatorNotices
 from bot.contracts.identity import CONSOLE, ChatKey, UserRef
-from bot.contracts.inbound import Command, Inbound
+from bot.contracts.messages import ArchiveLine, Command, Conversation, HistoryQuery, Inbound
 from bot.contracts.model import DEMO, AnsweringModel
 from bot.core import events
 from bot.core.access import Access, request_of

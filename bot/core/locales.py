@@ -16,7 +16,7 @@ from zoneinfo import available_timezones
 
 from bot.contracts.base import ChatType
 from bot.contracts.identity import UserRef
-from bot.contracts.inbound import Inbound
+from bot.contracts.messages import Inbound
 from bot.core.chat import Chat
 from bot.core.chats import NO_CHAT, Chats, Fact
 from bot.core.events import FactSet

@@ -13,7 +13,7 @@ from markdown_it.token import Token
 
 from bot import text
 from bot.contracts.channel import ReadingLimits
-from bot.contracts.outbound import OutgoingFile
+from bot.contracts.messages import OutgoingFile
 from bot.core.outgoing_files import shown_name
 from bot.markdown import parser
 from bot.words import say

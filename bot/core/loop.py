@@ -14,12 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bot import errors, tags, text
-from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import Json, Message
 from bot.contracts.environment import off_loop
-from bot.contracts.inbound import Inbound
+from bot.contracts.messages import NOBODYS, ORIGIN, ArchiveLine, Inbound
 from bot.contracts.model import Model, ModelReply, ModelRequest
-from bot.contracts.provenance import NOBODYS, ORIGIN
 from bot.contracts.tools import ToolCall, ToolResult
 from bot.core import blocks, events, file_words, user_message
 from bot.core.chat import Phase

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from bot import tags, text
 from bot.contracts.base import Json, Message
-from bot.contracts.provenance import ANYBODYS, ORIGIN, Provenance
+from bot.contracts.messages import ANYBODYS, ORIGIN, Provenance
 from bot.core import blocks, view
 
 SECTIONS = ("What happened", "Facts", "Decisions", "Preferences", "Where we are", "Open tasks")

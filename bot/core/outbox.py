@@ -15,8 +15,7 @@ from bot import errors
 from bot.contracts.approvals import QuestionButtons
 from bot.contracts.base import Json, Level
 from bot.contracts.environment import OperatorNotices
-from bot.contracts.inbound import Inbound
-from bot.contracts.outbound import Card, Outbound, OutboundKind, Sent
+from bot.contracts.messages import Card, Inbound, Outbound, OutboundKind, Sent
 from bot.core import events
 from bot.core.chat import Chat
 from bot.core.chats import Chats, Fact

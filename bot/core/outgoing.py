@@ -13,8 +13,7 @@ from bot.contracts.base import ChatType
 from bot.contracts.channel import Channel, Manifest
 from bot.contracts.environment import Redact
 from bot.contracts.identity import ChatKey
-from bot.contracts.inbound import Inbound
-from bot.contracts.outbound import OutboundKind
+from bot.contracts.messages import Inbound, OutboundKind
 from bot.core.events import Event, Queued
 from bot.words import reader
 

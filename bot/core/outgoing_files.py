@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
 from bot import errors, text
-from bot.contracts.outbound import OutgoingFile
+from bot.contracts.messages import OutgoingFile
 from bot.core.chats import Chats
 from bot.core.events import StoredFile
 from bot.core.services import Services

@@ -24,7 +24,7 @@ from bot import errors, text
 from bot.contracts.base import Json
 from bot.contracts.environment import Log, Redact
 from bot.contracts.identity import ChatKey
-from bot.contracts.inbound import Inbound
+from bot.contracts.messages import Inbound
 from bot.core import view
 from bot.file_access import hidden
 from bot.storage.file_names import encode

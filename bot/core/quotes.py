@@ -13,10 +13,8 @@ from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime
 
 from bot import tags, text
-from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import Json, Message
-from bot.contracts.inbound import Inbound, Quoted
-from bot.contracts.provenance import ORIGIN
+from bot.contracts.messages import ORIGIN, ArchiveLine, Inbound, Quoted
 
 SOURCES = "sources"
 """Key in a content block that contains memory files. Its value has, by file path, the ids of the turns that wrote the file."""

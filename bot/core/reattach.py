@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from bot import telemetry
 from bot.contracts.approvals import Unattended
 from bot.contracts.base import Json, Message
-from bot.contracts.provenance import NOBODYS, ORIGIN, Taint
+from bot.contracts.messages import NOBODYS, ORIGIN, Taint
 from bot.contracts.tools import ToolCall, ToolResult
 from bot.core import blocks, file_words, view
 from bot.core.agent import AgentDeps

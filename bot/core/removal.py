@@ -8,7 +8,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from bot.contracts.base import Json, Message
-from bot.contracts.inbound import Inbound
+from bot.contracts.messages import Inbound
 from bot.core import blocks, events, quotes
 from bot.core.events import Event, EventData
 

@@ -10,9 +10,8 @@ import jiter
 from bot import errors, text
 from bot.contracts.channel import ReadingLimits
 from bot.contracts.environment import Redact, off_loop
-from bot.contracts.inbound import Inbound
+from bot.contracts.messages import Inbound, OutgoingFile, Sent
 from bot.contracts.model import ModelReply, TextDelta, ToolInputDelta
-from bot.contracts.outbound import OutgoingFile, Sent
 from bot.core import blocks, events, file_words
 from bot.core.chat import Chat
 from bot.core.chats import Chats, Fact

@@ -16,7 +16,7 @@ from bot import errors, telemetry
 from bot.contracts.approvals import Verdict
 from bot.contracts.environment import OperatorNotices
 from bot.contracts.identity import ChatKey
-from bot.contracts.inbound import Inbound
+from bot.contracts.messages import Inbound
 from bot.core import chat as life
 from bot.core import events, quotes
 from bot.core.access import Access

@@ -21,7 +21,7 @@ from bot import errors, tags, text
 from bot.contracts.base import Message
 from bot.contracts.environment import cancel_all, ends_within, started
 from bot.contracts.identity import ChatKey
-from bot.contracts.provenance import NOBODYS, Provenance, unpacked
+from bot.contracts.messages import NOBODYS, Provenance, unpacked
 from bot.core import blocks, events, memory, view
 from bot.core.agent import AgentDeps
 from bot.core.chat import Chat

@@ -17,9 +17,8 @@ from bot import errors, tags, text
 from bot.contracts.approvals import Approval, Approvals, Verdict
 from bot.contracts.base import Message
 from bot.contracts.environment import cancel_all, ends_within
-from bot.contracts.inbound import Inbound
+from bot.contracts.messages import ANYBODYS, NOBODYS, Inbound, Provenance
 from bot.contracts.model import ModelReply, ModelRequest, ModelStream, Usage
-from bot.contracts.provenance import ANYBODYS, NOBODYS, Provenance
 from bot.contracts.tools import ToolCall, ToolResult
 from bot.core import blocks, events, quotes, view
 from bot.core.agent import sent_manner

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bot.contracts.identity import ChatKey
-from bot.contracts.inbound import Inbound
+from bot.contracts.messages import Inbound
 from bot.core import events
 from bot.core.chats import Chats
 from bot.core.event_log import EventLog

@@ -9,11 +9,19 @@ from datetime import datetime
 from pathlib import Path
 
 from bot import errors, tags, text
-from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import Json, Message
-from bot.contracts.inbound import Attachment, Inbound, Quoted
+from bot.contracts.messages import (
+    ANYBODYS,
+    NOBODYS,
+    ORIGIN,
+    WORKSPACES,
+    ArchiveLine,
+    Attachment,
+    Inbound,
+    Provenance,
+    Quoted,
+)
 from bot.contracts.model import ShownFile
-from bot.contracts.provenance import ANYBODYS, NOBODYS, ORIGIN, WORKSPACES, Provenance
 from bot.contracts.tools import INSTRUCTIONS, PICTURES
 from bot.core import blocks, file_words, quotes, view
 from bot.core.agent import AgentDeps

@@ -12,8 +12,8 @@ from typing import Any
 
 from bot import errors, tags
 from bot.contracts.base import Json, Message
+from bot.contracts.messages import ANYBODYS, ORIGIN
 from bot.contracts.model import ATTACHED, ModelRequest
-from bot.contracts.provenance import ANYBODYS, ORIGIN
 from bot.contracts.tools import INSTRUCTIONS, OMISSION, PICTURES, fitting_id
 from bot.core import blocks
 from bot.core.quotes import SOURCES

@@ -21,9 +21,9 @@ from aiohttp import web
 
 from bot import errors, text
 from bot.contracts.approvals import KINDS, Act, OpenLoop
-from bot.contracts.archive import HistoryQuery
 from bot.contracts.environment import Clock, Disk
 from bot.contracts.identity import ChatKey
+from bot.contracts.messages import HistoryQuery
 from bot.core.archive_files import ChatStore, names_of, people_of
 from bot.core.usage import By, UsageSums, names_of_groups
 from bot.dashboard import charts

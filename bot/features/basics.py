@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from bot import text
 from bot.contracts.channel import HomeSection
-from bot.contracts.inbound import Inbound
+from bot.contracts.messages import Inbound
 from bot.core.access import id_form
 from bot.core.feature import UNKNOWN, Command, Done, Feature, Hooks, Runtime
 from bot.core.locales import near_zones, zone_named

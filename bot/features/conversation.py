@@ -13,9 +13,8 @@ from dataclasses import dataclass, field, replace
 from bot import errors, tags, text
 from bot.contracts.base import Json, Message
 from bot.contracts.channel import HomeSection
-from bot.contracts.inbound import Inbound
+from bot.contracts.messages import ORIGIN, Inbound
 from bot.contracts.model import ATTACHED
-from bot.contracts.provenance import ORIGIN
 from bot.core import blocks, events, quotes
 from bot.core.agent import EFFORT, MODEL, ModelDeps, effort_of
 from bot.core.chat import Chat, Phase

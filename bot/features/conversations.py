@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from bot import text
 from bot.contracts.base import Message
 from bot.contracts.identity import ChatKey
-from bot.contracts.inbound import Inbound, Quoted
+from bot.contracts.messages import Inbound, Quoted
 from bot.core import blocks
 from bot.core.chat import STOPPABLE, Chat, Phase, plain
 from bot.core.context import KeptTurn

@@ -16,8 +16,7 @@ from bot.contracts.approvals import OpenLoop, Viewer
 from bot.contracts.base import ChatType, Frozen, Json, Level
 from bot.contracts.channel import HomeSection
 from bot.contracts.identity import ChatKey, UserRef
-from bot.contracts.inbound import Due, Inbound
-from bot.contracts.provenance import ANYBODYS, Provenance, Taint
+from bot.contracts.messages import ANYBODYS, Due, Inbound, Provenance, Taint
 from bot.core import plans
 from bot.core.chat import Turn
 from bot.core.chats import Fact

@@ -12,7 +12,7 @@ from weakref import WeakValueDictionary
 from bot import errors, text
 from bot.contracts.environment import Clock
 from bot.contracts.identity import ChatKey
-from bot.contracts.inbound import Inbound, Quoted
+from bot.contracts.messages import Inbound, Quoted
 from bot.core.chat import Chat, Turn
 from bot.core.chats import Fact
 from bot.core.events import FactSet, TurnEndState

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from bot import text
 from bot.contracts.base import Json
-from bot.contracts.inbound import Inbound
+from bot.contracts.messages import Inbound
 from bot.core import blocks, events
 from bot.core.attachments import STEP as FILE
 from bot.core.chat import Chat, Phase

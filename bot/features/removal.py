@@ -10,7 +10,7 @@ from itertools import groupby
 
 from bot.contracts.base import Json, Role
 from bot.contracts.identity import ChatKey, UserRef
-from bot.contracts.inbound import Inbound
+from bot.contracts.messages import Inbound
 from bot.core import events
 from bot.core.chats import Fact
 from bot.core.events import Event

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from bot.contracts.approvals import Choice, QuestionButtons
-from bot.contracts.inbound import Inbound
+from bot.contracts.messages import Inbound
 from bot.core import events
 from bot.core.chat import Turn, plain, revised, same_message
 from bot.core.chats import Fact

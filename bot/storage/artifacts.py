@@ -14,7 +14,7 @@ from bot import errors, text, ulids
 from bot.contracts.base import Json
 from bot.contracts.environment import Clock, Disk, Ids, Log
 from bot.contracts.identity import ChatKey
-from bot.contracts.provenance import ANYBODYS, ORIGIN, Provenance, unpacked
+from bot.contracts.messages import ANYBODYS, ORIGIN, Provenance, unpacked
 from bot.storage import file_names, jsonl
 from bot.storage.jsonl import on_disk
 from bot.system import JumpSafeClock

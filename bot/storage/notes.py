@@ -19,7 +19,7 @@ from pydantic import BeforeValidator, TypeAdapter, ValidationError
 from bot import errors, text
 from bot.contracts.environment import Disk, Redact
 from bot.contracts.identity import ChatKey, UserRef
-from bot.contracts.provenance import Taint
+from bot.contracts.messages import Taint
 from bot.storage import file_names, jsonl
 from bot.storage.jsonl import on_disk
 

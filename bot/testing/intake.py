@@ -7,10 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from bot.contracts.approvals import OpenLoop, ShownQuestion
-from bot.contracts.archive import ArchiveLine, Conversation
 from bot.contracts.channel import HomeSection
 from bot.contracts.identity import ChatKey, UserRef
-from bot.contracts.inbound import Inbound
+from bot.contracts.messages import ArchiveLine, Conversation, Inbound
 from bot.contracts.model import AnsweringModel
 from bot.testing.changes import Changes
 from bot.words import Sentence

@@ -15,13 +15,10 @@ from typing import Literal, Protocol, TypeVar
 
 from bot import errors
 from bot.contracts.approvals import Approvals
-from bot.contracts.archive import ArchiveFilter, ArchiveLine
 from bot.contracts.base import Json, Message
 from bot.contracts.channel import MembershipAnswer
 from bot.contracts.identity import ChatKey
-from bot.contracts.inbound import Inbound
-from bot.contracts.outbound import OutgoingFile, Sent
-from bot.contracts.provenance import Provenance
+from bot.contracts.messages import ArchiveFilter, ArchiveLine, Inbound, OutgoingFile, Provenance, Sent
 from bot.contracts.tools import ToolCall
 
 TaskMode = Literal["fresh", "fork"]

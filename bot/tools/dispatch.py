@@ -21,7 +21,7 @@ import pydantic
 from bot import errors, telemetry, text
 from bot.contracts.base import Json, Message
 from bot.contracts.environment import Clock, Log, Redact, off_loop
-from bot.contracts.provenance import ANYBODYS, NOBODYS, Provenance
+from bot.contracts.messages import ANYBODYS, NOBODYS, Provenance
 from bot.contracts.tools import MCP, READS, Effect, FoundTools, Pictured, Tool, ToolCall, ToolResult
 from bot.sizes import describe
 from bot.storage.artifacts import ArtifactStore

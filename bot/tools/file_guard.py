@@ -29,7 +29,7 @@ from bot import errors, file_access
 from bot.contracts.base import Json
 from bot.contracts.environment import Disk, Log
 from bot.contracts.identity import UserRef
-from bot.contracts.provenance import ANYBODYS, NOBODYS, Provenance, Taint, unpacked
+from bot.contracts.messages import ANYBODYS, NOBODYS, Provenance, Taint, unpacked
 from bot.file_access import HiddenNames, hidden, is_hidden
 from bot.text import folded
 

@@ -23,7 +23,7 @@ from bot import errors, file_access, text
 from bot.contracts.approvals import LASTING, Approval, Approvals, Unattended
 from bot.contracts.environment import Clock, Log, Redact
 from bot.contracts.identity import UserRef
-from bot.contracts.provenance import NOBODYS, Taint
+from bot.contracts.messages import NOBODYS, Taint
 from bot.contracts.tools import READS, ToolCall, ToolResult
 from bot.tools import context
 from bot.tools.context import ToolExecutionContext

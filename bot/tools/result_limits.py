@@ -17,8 +17,8 @@ from typing import Any
 from bot import errors, text
 from bot.contracts.base import Json
 from bot.contracts.environment import Log, Redact
+from bot.contracts.messages import ANYBODYS, Provenance
 from bot.contracts.model import ShownFile
-from bot.contracts.provenance import ANYBODYS, Provenance
 from bot.contracts.tools import Omission, ToolCall, ToolResult
 from bot.picture_head import MOST_BYTES, SIDE, picture_of
 from bot.sizes import fair_cap

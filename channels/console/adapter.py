@@ -25,7 +25,7 @@ from typing import Any
 
 from bot import errors, text
 from bot.contracts.channel import ChannelDeps, Intake
-from bot.contracts.outbound import Outbound, Sent
+from bot.contracts.messages import Outbound, Sent
 from bot.words import DEFAULT, language_of, say, speaking
 from channels.console.manifest import KEYS, NAME, new_socket_path, remove_socket
 from channels.local import CHAT_ID, LocalChannel

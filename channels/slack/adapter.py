@@ -20,7 +20,6 @@ from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot import errors
-from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import Json
 from bot.contracts.channel import (
     LOOPBACK,
@@ -33,8 +32,7 @@ from bot.contracts.channel import (
     ReadingLimits,
 )
 from bot.contracts.identity import ChatKey
-from bot.contracts.inbound import Attachment, Inbound, Quoted
-from bot.contracts.outbound import ABOUT, ONLY_TO, Outbound, Sent
+from bot.contracts.messages import ABOUT, ONLY_TO, ArchiveLine, Attachment, Inbound, Outbound, Quoted, Sent
 from bot.text import clean
 from bot.words import paragraph, say, sentence
 from channels.slack import content, files, render, web_api

@@ -8,8 +8,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from bot import text
-from bot.contracts.inbound import Attachment, Origin, Quoted
-from bot.contracts.outbound import Outbound
+from bot.contracts.messages import Attachment, Origin, Outbound, Quoted
 from channels.http_client import file_name
 
 Names = Callable[[str], str | None]

@@ -15,8 +15,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from bot import errors
 from bot.contracts.base import Json
 from bot.contracts.environment import Clock
-from bot.contracts.inbound import Attachment
-from bot.contracts.outbound import Outbound, OutgoingFile, Sent
+from bot.contracts.messages import Attachment, Outbound, OutgoingFile, Sent
 from channels.http_client import HEADERS, download
 from channels.slack import web_api
 

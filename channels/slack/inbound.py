@@ -14,7 +14,7 @@ from pydantic import AliasPath, BaseModel, BeforeValidator, ConfigDict, Field, V
 
 from bot import text
 from bot.contracts.base import Json
-from bot.contracts.inbound import Command, Inbound, Quoted
+from bot.contracts.messages import Command, Inbound, Quoted
 from bot.words import names as command_names
 from channels import approval_buttons
 from channels.slack import content

@@ -14,7 +14,7 @@ from bot import text
 from bot.contracts.channel import MembershipAnswer
 from bot.contracts.environment import Clock, Log, cancel_all, ends_within
 from bot.contracts.identity import ChatKey
-from bot.contracts.inbound import Inbound
+from bot.contracts.messages import Inbound
 from channels.slack import web_api
 from channels.slack.manifest import is_direct
 

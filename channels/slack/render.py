@@ -17,7 +17,7 @@ from bot.contracts.approvals import Choice, QuestionButtons
 from bot.contracts.base import Json
 from bot.contracts.channel import HomeSection
 from bot.contracts.environment import Clock
-from bot.contracts.outbound import Card, Outbound
+from bot.contracts.messages import Card, Outbound
 from bot.words import say, speaking
 from channels import approval_buttons
 from channels.slack import web_api

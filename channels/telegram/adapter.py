@@ -13,7 +13,6 @@ from telegram.error import BadRequest, ChatMigrated, EndPointNotFound, InvalidTo
 
 from bot import errors, text
 from bot.contracts.approvals import EXAMPLES
-from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import Json
 from bot.contracts.channel import (
     Channel,
@@ -25,8 +24,7 @@ from bot.contracts.channel import (
     ReadingLimits,
 )
 from bot.contracts.identity import ChatKey
-from bot.contracts.inbound import Attachment, Inbound, Quoted
-from bot.contracts.outbound import Outbound, Sent
+from bot.contracts.messages import ArchiveLine, Attachment, Inbound, Outbound, Quoted, Sent
 from bot.words import CATALOGUES, DEFAULT, names, paragraph, say, sentence, speaking
 from channels import approval_buttons
 from channels.telegram import bot_api, render

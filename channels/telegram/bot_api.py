@@ -23,8 +23,7 @@ from telegram.request import BaseRequest, RequestData
 from bot import errors, text
 from bot.contracts.base import Json
 from bot.contracts.channel import LOOPBACK
-from bot.contracts.inbound import Attachment
-from bot.contracts.outbound import OutgoingFile
+from bot.contracts.messages import Attachment, OutgoingFile
 from channels.http_client import CONNECTION_ERRORS, HEADERS, download
 
 NOT_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL)

@@ -13,7 +13,7 @@ from telegram.constants import MessageType
 
 from bot import text
 from bot.contracts.base import Json
-from bot.contracts.inbound import Attachment, Command, Inbound, Link, Origin, Quoted
+from bot.contracts.messages import Attachment, Command, Inbound, Link, Origin, Quoted
 from channels import approval_buttons
 from channels.http_client import file_name
 from channels.telegram.bot_api import GARBLED

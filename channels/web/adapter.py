@@ -13,8 +13,7 @@ from bot import errors, text
 from bot.contracts.channel import ChannelDeps, HttpServer, Intake, MembershipAnswer, is_loopback
 from bot.contracts.environment import cancel_all
 from bot.contracts.identity import ChatKey
-from bot.contracts.inbound import Attachment
-from bot.contracts.outbound import Outbound, Sent
+from bot.contracts.messages import Attachment, Outbound, Sent
 from channels.local import CHAT_ID, LocalChannel
 from channels.web import guard, routes
 from channels.web.live_chats import HEARTBEAT, WebMessage, event

@@ -20,8 +20,7 @@ from bot import errors
 from bot.contracts.channel import FILE_PIECE
 from bot.contracts.environment import Disk
 from bot.contracts.identity import ChatKey
-from bot.contracts.inbound import Attachment
-from bot.contracts.outbound import OutgoingFile
+from bot.contracts.messages import Attachment, OutgoingFile
 from bot.picture_head import picture_of
 from channels.http_client import file_name
 from channels.web.manifest import KEYS

@@ -22,10 +22,9 @@ from pydantic.alias_generators import to_camel
 
 from bot import errors, text
 from bot.contracts.approvals import COMMANDS, EXAMPLES, Act, OpenLoop, ShownQuestion
-from bot.contracts.archive import ArchiveLine, Conversation
 from bot.contracts.channel import FILE_PIECE, ChannelDeps, Intake
 from bot.contracts.identity import THREAD, ChatKey, UserRef
-from bot.contracts.inbound import Attachment, Command, Inbound
+from bot.contracts.messages import ArchiveLine, Attachment, Command, Conversation, Inbound
 from bot.contracts.model import DEMO, AnsweringModel
 from bot.words import CATALOGUES, DEFAULT, Sentence, best_language, names, say, speaking
 from channels import approval_buttons

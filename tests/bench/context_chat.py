@@ -23,7 +23,7 @@ from pydantic import BaseModel
 from bot.config.ship_file import Context, Subagents
 from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey
-from bot.contracts.inbound import Inbound
+from bot.contracts.messages import Inbound
 from bot.contracts.model import ModelFacts, ModelReply, ModelRequest, Usage
 from bot.contracts.tools import Effect
 from bot.core import chat, events

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey
-from bot.contracts.inbound import Inbound
+from bot.contracts.messages import Inbound
 from bot.core import events
 from bot.core.chat import Chat
 from bot.core.chats import Chats, Fact

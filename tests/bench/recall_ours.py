@@ -7,8 +7,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from bot.contracts.archive import ArchiveLine
 from bot.contracts.identity import ChatKey
+from bot.contracts.messages import ArchiveLine
 from bot.core.sqlite_log import SqliteLog
 from bot.features.search import index, ranking
 from bot.features.search.ranking import Weights

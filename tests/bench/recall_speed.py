@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 
-from bot.contracts.archive import ArchiveLine, HistoryQuery
 from bot.contracts.identity import ChatKey
+from bot.contracts.messages import ArchiveLine, HistoryQuery
 from bot.core.archive_files import ChatStore
 from bot.core.sqlite_log import SqliteLog
 from bot.features.search import Search

@@ -13,7 +13,7 @@ import aiohttp
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.contracts.identity import ChatKey
-from bot.contracts.outbound import Outbound, OutgoingFile
+from bot.contracts.messages import Outbound, OutgoingFile
 from bot.llm.transcription import HttpTranscriber
 from bot.system import SystemClock
 from channels.slack import files

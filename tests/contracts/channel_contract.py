@@ -24,8 +24,7 @@ from bot import errors, http_server, text
 from bot.contracts.channel import Channel, ChannelDeps, Manifest
 from bot.contracts.environment import Clock
 from bot.contracts.identity import ChatKey
-from bot.contracts.inbound import Inbound
-from bot.contracts.outbound import Outbound
+from bot.contracts.messages import Inbound, Outbound
 from bot.http_server import Connections
 from bot.system import SystemClock, SystemDisk
 from bot.testing.intake import RecordingIntake

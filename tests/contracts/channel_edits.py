@@ -9,7 +9,7 @@ import pytest
 
 from bot import errors
 from bot.contracts.channel import Channel, Manifest
-from bot.contracts.inbound import Inbound
+from bot.contracts.messages import Inbound
 from tests.contracts.channel_contract import Rig, reply
 
 

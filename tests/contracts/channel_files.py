@@ -10,7 +10,7 @@ import pytest
 
 from bot import errors
 from bot.contracts.channel import FILE_PIECE, Channel, Manifest
-from bot.contracts.inbound import Attachment, Inbound
+from bot.contracts.messages import Attachment, Inbound
 from tests.contracts.channel_contract import Rig
 
 BYTES = bytes(range(256)) * 1_000

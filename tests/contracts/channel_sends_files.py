@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import pytest
 
 from bot import errors
-from bot.contracts.outbound import Outbound, OutgoingFile
+from bot.contracts.messages import Outbound, OutgoingFile
 from tests.contracts.channel_contract import Rig, reply
 
 NAMES = (

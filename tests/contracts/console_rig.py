@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bot.contracts.channel import Channel
-from bot.contracts.outbound import OutgoingFile
+from bot.contracts.messages import OutgoingFile
 from bot.testing.intake import RecordingIntake
 from channels.console.manifest import MANIFEST, ConsoleSettings, socket_path
 from tests.contracts.channel_contract import surroundings

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from bot.contracts.identity import ChatKey
-from bot.contracts.inbound import Command, Inbound
+from bot.contracts.messages import Command, Inbound
 from bot.core import events
 from bot.core.event_log import Entry, EventLog, Position
 from bot.core.events import Event, EventData, encode

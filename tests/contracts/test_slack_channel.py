@@ -9,7 +9,7 @@ import pytest
 from hypothesis import strategies as st
 
 from bot.contracts.channel import Channel, Webhook
-from bot.contracts.outbound import OutgoingFile
+from bot.contracts.messages import OutgoingFile
 from bot.testing._slack_requests import SIGNING_SECRET
 from bot.testing.clock import FakeClock
 from bot.testing.intake import RecordingIntake

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bot import text
 from bot.contracts.channel import Webhook
-from bot.contracts.outbound import OutgoingFile
+from bot.contracts.messages import OutgoingFile
 from bot.testing.clock import FakeClock
 from bot.testing.telegram import refusal
 from channels.telegram import render

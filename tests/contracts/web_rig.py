@@ -11,7 +11,7 @@ from typing import Any, Self
 import aiohttp
 
 from bot.contracts.channel import Channel
-from bot.contracts.outbound import OutgoingFile
+from bot.contracts.messages import OutgoingFile
 from bot.testing.intake import RecordingIntake
 from channels.web.manifest import MANIFEST, WebSettings
 from tests.contracts.channel_contract import surroundings

@@ -20,9 +20,8 @@ from unittest.mock import patch
 from bot import config, configuration, discovery, errors, text
 from bot.composition import Gateway
 from bot.contracts.channel import Channel, Health, Intake
-from bot.contracts.inbound import Command, Inbound, Quoted
+from bot.contracts.messages import Command, Inbound, Outbound, Quoted, Sent
 from bot.contracts.model import ModelFacts, ModelRequest, ModelStream
-from bot.contracts.outbound import Outbound, Sent
 from bot.core.services import Environment
 from bot.instance import prepare_home
 from bot.lifecycle import serving

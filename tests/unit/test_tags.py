@@ -10,11 +10,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bot import tags
-from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import Message
 from bot.contracts.identity import ChatKey
-from bot.contracts.inbound import Attachment, Inbound, Quoted
-from bot.contracts.provenance import ANYBODYS, NOBODYS, Provenance
+from bot.contracts.messages import ANYBODYS, NOBODYS, ArchiveLine, Attachment, Inbound, Provenance, Quoted
 from bot.core import file_words, memory, quotes, user_message
 from bot.core.file_words import SeenFile
 from bot.core.memory import PutBack

@@ -18,7 +18,7 @@ import regex
 
 from bot import errors, text
 from bot.contracts.base import Message
-from bot.contracts.outbound import OutgoingFile, Sent
+from bot.contracts.messages import OutgoingFile, Sent
 from bot.contracts.tools import MCP, Effect, ToolCall, ToolResult
 from bot.core import phrases
 from bot.core.chat import Chat

@@ -11,7 +11,7 @@ from typing import Any
 from bot import errors, text
 from bot.contracts.channel import Streaming
 from bot.contracts.environment import off_loop, started
-from bot.contracts.inbound import Inbound
+from bot.contracts.messages import Inbound
 from bot.contracts.tools import ToolCall
 from bot.core.chat import Chat, Phase, Turn, plain
 from bot.core.chats import Fact

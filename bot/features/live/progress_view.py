@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from bot import text
-from bot.contracts.outbound import Card, CardState
+from bot.contracts.messages import Card, CardState
 from bot.contracts.tools import MCP, ToolCall
 from bot.core.outbox import LiveText
 from bot.core.tasks import TaskEvent

@@ -12,8 +12,7 @@ from bot import text
 from bot.contracts.approvals import Approval, Choice, OpenLoop, QuestionButtons, Verdict, Viewer
 from bot.contracts.base import Json
 from bot.contracts.identity import UserRef
-from bot.contracts.inbound import Inbound
-from bot.contracts.outbound import ABOUT, ONLY_TO
+from bot.contracts.messages import ABOUT, ONLY_TO, Inbound
 from bot.core import events
 from bot.core.access import EVERY, id_form
 from bot.core.chat import STOPPABLE, Chat

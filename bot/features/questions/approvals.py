@@ -25,8 +25,8 @@ from bot.contracts.approvals import (
 from bot.contracts.base import Json
 from bot.contracts.channel import HomeSection
 from bot.contracts.identity import ChatKey, UserRef
-from bot.contracts.inbound import Command as CallOf
-from bot.contracts.inbound import Inbound
+from bot.contracts.messages import Command as CallOf
+from bot.contracts.messages import Inbound
 from bot.core import events
 from bot.core.chat import Chat
 from bot.core.chats import Fact

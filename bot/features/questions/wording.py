@@ -9,8 +9,7 @@ from dataclasses import replace
 from bot import text
 from bot.contracts.approvals import LASTING, Approval, Choice, QuestionButtons, Verdict
 from bot.contracts.identity import ChatKey
-from bot.contracts.inbound import Inbound
-from bot.contracts.outbound import OutgoingFile
+from bot.contracts.messages import Inbound, OutgoingFile
 from bot.contracts.tools import MCP
 from bot.core import plans
 from bot.core.feature import Runtime

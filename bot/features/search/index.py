@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bot import text
-from bot.contracts.archive import ArchiveLine
 from bot.contracts.identity import ChatKey
+from bot.contracts.messages import ArchiveLine
 from bot.core import exports
 from bot.core.archive_files import NAMES_SHOWN, SEQ, is_dated, is_edit, is_removal, moment_of, read_line
 from bot.core.chats import LONGEST_TITLE

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import repeat
 from operator import rshift
 
-from bot.contracts.archive import ArchiveLine
+from bot.contracts.messages import ArchiveLine
 from bot.core.archive_files import read_line
 from bot.features.search import analysis, index
 from bot.features.search.analysis import FORM, Term

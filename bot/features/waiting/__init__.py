@@ -19,7 +19,7 @@ from bot import text
 from bot.contracts.approvals import Act, OpenLoop, Viewer
 from bot.contracts.base import Message
 from bot.contracts.identity import ChatKey, UserRef
-from bot.contracts.inbound import Inbound
+from bot.contracts.messages import Inbound
 from bot.contracts.tools import ToolCall
 from bot.core import blocks, phrases
 from bot.core.chat import Turn, chat_of_task

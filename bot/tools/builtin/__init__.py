@@ -14,9 +14,9 @@ from typing import Any, NamedTuple, get_type_hints
 from pydantic import create_model
 
 from bot.config.ship_file import WebSearch
-from bot.contracts.archive import ArchiveLine, HistoryPage, HistoryQuery
 from bot.contracts.environment import Clock
 from bot.contracts.identity import ChatKey
+from bot.contracts.messages import ArchiveLine, HistoryPage, HistoryQuery
 from bot.contracts.model import ModelReply, ModelRequest
 from bot.contracts.tools import READS, Effect, FoundTools, Tool, ToolInput
 from bot.storage.artifacts import ArtifactStore

@@ -14,10 +14,10 @@ from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 
 from bot import errors
-from bot.contracts.archive import ArchiveLine, HistoryQuery
 from bot.contracts.base import Json
 from bot.contracts.channel import MembershipAnswer
 from bot.contracts.identity import THREAD, ChatKey
+from bot.contracts.messages import ArchiveLine, HistoryQuery
 from bot.contracts.tools import READS, WRITES, ToolInput
 from bot.tools import context
 from bot.tools.builtin import ToolPorts, tool

@@ -12,7 +12,7 @@ from pydantic import Field, ValidationError, WithJsonSchema
 
 from bot import errors
 from bot.contracts.base import Json
-from bot.contracts.outbound import OutgoingFile
+from bot.contracts.messages import OutgoingFile
 from bot.contracts.tools import ToolInput
 from bot.text import visible
 from bot.tools import context

@@ -11,7 +11,7 @@ from typing import Annotated
 from pydantic import Field
 
 from bot import errors, text
-from bot.contracts.provenance import WORKSPACES
+from bot.contracts.messages import WORKSPACES
 from bot.contracts.tools import WRITES
 from bot.documents import file_types
 from bot.tools import context, result_limits

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from bot import errors, tags, text
 from bot.contracts.base import Json, Message
-from bot.contracts.provenance import ANYBODYS, Provenance, Taint
+from bot.contracts.messages import ANYBODYS, Provenance, Taint
 from bot.contracts.tools import READS, WRITES, ToolInput
 from bot.storage.notes import SESSION, MemoryFile, MemoryOwner, Written
 from bot.tools import context

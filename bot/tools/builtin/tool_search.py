@@ -14,7 +14,7 @@ from typing import Annotated
 import regex
 from pydantic import Field
 
-from bot.contracts.provenance import ANYBODYS
+from bot.contracts.messages import ANYBODYS
 from bot.contracts.tools import FoundTools
 from bot.tools import context
 from bot.tools.builtin import ToolPorts, tool

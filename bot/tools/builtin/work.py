@@ -10,7 +10,7 @@ from typing import Annotated
 from pydantic import Field
 
 from bot import errors
-from bot.contracts.inbound import Inbound
+from bot.contracts.messages import Inbound
 from bot.contracts.tools import WRITES
 from bot.tools import context
 from bot.tools.builtin import ToolPorts, tool

@@ -23,7 +23,7 @@ from typing import Any, Literal
 from bot import errors, text
 from bot.contracts.approvals import Reason
 from bot.contracts.identity import ChatKey
-from bot.contracts.provenance import Taint
+from bot.contracts.messages import Taint
 from bot.contracts.tools import MCP, READS, Effect
 from bot.file_access import is_hidden
 from bot.text import folded

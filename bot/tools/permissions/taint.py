@@ -14,7 +14,7 @@ from typing import Any
 
 from bot import tags
 from bot.contracts.base import Json, Message
-from bot.contracts.provenance import ANYBODYS, NOBODYS, ORIGIN, Provenance, Taint, unpacked
+from bot.contracts.messages import ANYBODYS, NOBODYS, ORIGIN, Provenance, Taint, unpacked
 from bot.contracts.tools import MCP, Effect
 from bot.identity_cache import IdentityCache
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from bot.contracts.archive import ArchiveLine
 from bot.contracts.identity import ChatKey
+from bot.contracts.messages import ArchiveLine
 from tests.talk import logged
 
 from .conftest import Shipmate

@@ -14,7 +14,7 @@ from bot import errors
 from bot.access_list import AccessList
 from bot.contracts.channel import ChannelSettings, Manifest, Pace
 from bot.contracts.identity import ChatKey, UserRef
-from bot.contracts.inbound import Inbound
+from bot.contracts.messages import Inbound
 from bot.core.access import Access, Memberships, Verdict
 from bot.core.feature import Door
 from bot.core.intake import Intake

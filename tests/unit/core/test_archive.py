@@ -16,9 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot import errors
-from bot.contracts.archive import ArchiveLine, HistoryQuery
 from bot.contracts.environment import Disk
 from bot.contracts.identity import ChatKey
+from bot.contracts.messages import ArchiveLine, HistoryQuery
 from bot.core.archive_files import SEQ, ChatInfo
 from bot.system import SystemDisk
 from bot.testing.disk import Failure, FaultyDisk, When

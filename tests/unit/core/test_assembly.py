@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from bot import errors
 from bot.contracts.identity import ChatKey
-from bot.contracts.inbound import Inbound
+from bot.contracts.messages import Inbound
 from bot.core import prompt
 from bot.core.prompt import Frozen, InstructionFiles, Prompts, assemble
 from bot.storage.file_names import encode

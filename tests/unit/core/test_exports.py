@@ -12,9 +12,8 @@ from typing import Any
 
 import pytest
 
-from bot.contracts.archive import HistoryQuery
 from bot.contracts.identity import ChatKey
-from bot.contracts.inbound import Command, Inbound
+from bot.contracts.messages import Command, HistoryQuery, Inbound
 from bot.core import events, exports
 from bot.core.archive_files import ChatStore
 from bot.core.event_log import Entry, Position

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot.contracts.channel import ReadingLimits
-from bot.contracts.outbound import OutgoingFile
+from bot.contracts.messages import OutgoingFile
 from bot.core.long_blocks import shortened
 from bot.text import width
 from bot.words import say

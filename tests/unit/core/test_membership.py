@@ -8,9 +8,9 @@ from typing import Any, cast
 import pytest
 
 from bot import errors
-from bot.contracts.archive import ArchiveLine
 from bot.contracts.channel import Channel, MembershipAnswer
 from bot.contracts.identity import ChatKey
+from bot.contracts.messages import ArchiveLine
 from bot.core.access import Memberships
 from bot.testing.log import MemoryLog
 

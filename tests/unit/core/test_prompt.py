@@ -8,9 +8,7 @@ from typing import Any
 import pytest
 
 from bot import tags
-from bot.contracts.archive import ArchiveLine
-from bot.contracts.inbound import Attachment, Due, Inbound, Origin, Quoted
-from bot.contracts.provenance import ANYBODYS
+from bot.contracts.messages import ANYBODYS, ArchiveLine, Attachment, Due, Inbound, Origin, Quoted
 from bot.core import file_words, quotes, user_message
 from bot.core.file_words import SeenFile
 from bot.tools.permissions import taint

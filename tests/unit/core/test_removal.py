@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from bot.contracts.identity import ChatKey
-from bot.contracts.inbound import Inbound
+from bot.contracts.messages import Inbound
 from bot.core import events
 from bot.core.chat import Chat
 from bot.core.events import Event

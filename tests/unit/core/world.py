@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from bot.contracts.approvals import Approval, Ended, QuestionButtons, Verdict
 from bot.contracts.identity import ChatKey
-from bot.contracts.inbound import Attachment, Inbound
+from bot.contracts.messages import Attachment, Inbound
 from bot.core import chat as life
 from bot.core import events
 from bot.core.chat import Chat, Phase

@@ -17,8 +17,8 @@ import pytest
 
 from bot import ulids
 from bot.contracts.approvals import OpenLoop
-from bot.contracts.archive import ArchiveLine
 from bot.contracts.identity import ChatKey, UserRef
+from bot.contracts.messages import ArchiveLine
 from bot.dashboard.console import POLICY, ROWS, ActiveChat, Console
 from bot.dashboard.server import Dashboard
 from bot.features.search import Search

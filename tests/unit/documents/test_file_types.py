@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bot.contracts.inbound import Attachment
+from bot.contracts.messages import Attachment
 from bot.core.attachments import artifact_id
 from bot.documents import file_types
 from bot.errors import NoReadableText

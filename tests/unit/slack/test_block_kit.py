@@ -12,8 +12,7 @@ from bot import errors
 from bot.contracts.approvals import CHOICES, Choice, QuestionButtons
 from bot.contracts.channel import HomeSection
 from bot.contracts.identity import ChatKey
-from bot.contracts.inbound import Inbound
-from bot.contracts.outbound import Card, Outbound
+from bot.contracts.messages import Card, Inbound, Outbound
 from bot.features.questions.admissions import ABOUT_A_PERSON
 from channels.slack import inbound, render
 from channels.slack.inbound import BotIdentity

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts.inbound import Attachment
+from bot.contracts.messages import Attachment
 from bot.testing.clock import FakeClock
 from bot.testing.slack import SlackServer
 from channels.slack import files

@@ -14,7 +14,7 @@ import pytest
 
 from bot import errors
 from bot.contracts.channel import Webhook
-from bot.contracts.inbound import Command
+from bot.contracts.messages import Command
 from bot.testing._slack_requests import SIGNING_SECRET, signed
 
 WEBHOOK = Webhook(url="https://bot.example.org/slack", port=0)

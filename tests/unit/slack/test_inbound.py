@@ -9,7 +9,7 @@ import pytest
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.contracts.identity import ChatKey
-from bot.contracts.inbound import Command, Quoted
+from bot.contracts.messages import Command, Quoted
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
 from bot.testing.slack import SlackServer

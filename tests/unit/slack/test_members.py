@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from bot import errors
-from bot.contracts.archive import ArchiveLine
 from bot.contracts.channel import MembershipAnswer
 from bot.contracts.identity import ChatKey
+from bot.contracts.messages import ArchiveLine
 from channels.slack import people
 
 from .conftest import ADA, CHANNEL, GRACE, PRIVATE, Stage

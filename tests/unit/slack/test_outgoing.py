@@ -10,7 +10,7 @@ import pytest
 
 from bot import errors
 from bot.contracts.approvals import QuestionButtons
-from bot.contracts.outbound import OutgoingFile
+from bot.contracts.messages import OutgoingFile
 from channels.slack import adapter
 from tests.timers import leap_until_done
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts.outbound import Outbound
+from bot.contracts.messages import Outbound
 from channels.slack import files, render
 from tests.shares import one_in
 

@@ -10,8 +10,7 @@ from typing import Any
 
 from bot.contracts.channel import ChannelDeps
 from bot.contracts.identity import ChatKey, UserRef
-from bot.contracts.inbound import Inbound
-from bot.contracts.outbound import Outbound
+from bot.contracts.messages import Inbound, Outbound
 from bot.http_server import Connections
 from bot.system import SystemClock, SystemDisk
 from bot.testing.clock import FakeClock

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts.inbound import Attachment
+from bot.contracts.messages import Attachment
 from bot.testing.telegram_service import FILE_LIMIT
 from channels.telegram import bot_api
 from tests.timers import leap_until_done

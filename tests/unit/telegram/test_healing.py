@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from bot.contracts.inbound import Inbound
+from bot.contracts.messages import Inbound
 from bot.testing.intake import RecordingIntake
 from channels.telegram import updates
 from tests.unit.telegram.bed import Bed

@@ -9,7 +9,7 @@ import pytest
 from telegram import User
 
 from bot.contracts.identity import ChatKey
-from bot.contracts.inbound import Inbound, Origin, Quoted
+from bot.contracts.messages import Inbound, Origin, Quoted
 from bot.testing.clock import FakeClock
 from bot.testing.telegram import TelegramServer
 from channels.telegram import bot_api, inbound

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts.archive import ArchiveLine
 from bot.contracts.channel import MembershipAnswer
 from bot.contracts.identity import ChatKey
+from bot.contracts.messages import ArchiveLine
 from channels.telegram import adapter
 from tests.unit.telegram.bed import GROUP, Bed
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts.inbound import Inbound
+from bot.contracts.messages import Inbound
 from bot.testing.intake import RecordingIntake
 from bot.testing.telegram import refusal
 from tests.unit.telegram.bed import Bed

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bot.contracts.inbound import Attachment
+from bot.contracts.messages import Attachment
 from bot.contracts.model import Usage
 from bot.telemetry.log import MAX_LINE_BYTES
 

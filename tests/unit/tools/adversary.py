@@ -14,7 +14,7 @@ import httpx
 import yarl
 
 from bot.contracts.identity import ChatKey
-from bot.contracts.provenance import Taint
+from bot.contracts.messages import Taint
 from bot.system import read_link
 from bot.tools.permissions.patterns import Paths
 from bot.tools.permissions.rules import Call, Decision, PolicyContext, Rules, Subject

@@ -10,7 +10,7 @@ from pathlib import Path
 from bot import errors
 from bot.config.ship_file import WebSearch
 from bot.contracts.identity import ChatKey
-from bot.contracts.inbound import Inbound
+from bot.contracts.messages import Inbound
 from bot.contracts.model import ModelReply, ModelRequest
 from bot.core import user_message
 from bot.core.archive_files import ChatStore

@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 
 from bot.contracts.identity import ChatKey
-from bot.contracts.provenance import ANYBODYS
+from bot.contracts.messages import ANYBODYS
 from bot.contracts.tools import FoundTools, Tool, ToolCall
 from bot.telemetry import Redactor
 from bot.testing.clock import FakeClock

@@ -8,7 +8,7 @@ import pytest
 
 from bot import errors
 from bot.contracts.base import Json
-from bot.contracts.provenance import ANYBODYS, NOBODYS, Provenance
+from bot.contracts.messages import ANYBODYS, NOBODYS, Provenance
 from bot.testing.model import tool_use
 from bot.tools import project
 from bot.tools.permissions.display import in_words, visible

@@ -12,7 +12,7 @@ import pytest
 
 from bot.contracts.base import Json, Message
 from bot.contracts.identity import ChatKey, UserRef
-from bot.contracts.provenance import ANYBODYS, NOBODYS, ORIGIN, WORKSPACES, Provenance, Taint, unpacked
+from bot.contracts.messages import ANYBODYS, NOBODYS, ORIGIN, WORKSPACES, Provenance, Taint, unpacked
 from bot.system import SystemDisk
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog

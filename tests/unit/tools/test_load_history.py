@@ -10,9 +10,9 @@ from typing import Any, cast
 import pytest
 
 from bot import errors
-from bot.contracts.archive import ArchiveLine
 from bot.contracts.channel import MembershipAnswer
 from bot.contracts.identity import ChatKey
+from bot.contracts.messages import ArchiveLine
 from bot.core.user_message import loaded_messages
 from bot.features.search import Search
 from bot.storage.artifacts import ArtifactStore

@@ -12,7 +12,7 @@ import pytest
 
 from bot.contracts.base import Json, Message
 from bot.contracts.identity import ChatKey
-from bot.contracts.provenance import ANYBODYS, Provenance, Taint, unpacked
+from bot.contracts.messages import ANYBODYS, Provenance, Taint, unpacked
 from bot.storage.notes import NoteStore
 from bot.system import SystemDisk
 from bot.testing.clock import FakeClock

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from bot.config.ship_file import Mcp, McpServer, Permissions, ShipFile
 from bot.configuration import mistakes
 from bot.contracts.identity import ChatKey
-from bot.contracts.provenance import Taint
+from bot.contracts.messages import Taint
 from bot.contracts.tools import Effect
 from bot.system import read_link
 from bot.tools.permissions.patterns import Paths, glob, literal_words, path_glob

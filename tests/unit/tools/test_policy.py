@@ -15,11 +15,20 @@ from pydantic import BaseModel, ConfigDict
 
 from bot import errors
 from bot.contracts.approvals import Approval, Approvals, Verdict
-from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import Json, Message
 from bot.contracts.identity import ChatKey, UserRef
-from bot.contracts.inbound import Attachment, Inbound, Quoted
-from bot.contracts.provenance import ANYBODYS, NOBODYS, ORIGIN, WORKSPACES, Provenance, Taint
+from bot.contracts.messages import (
+    ANYBODYS,
+    NOBODYS,
+    ORIGIN,
+    WORKSPACES,
+    ArchiveLine,
+    Attachment,
+    Inbound,
+    Provenance,
+    Quoted,
+    Taint,
+)
 from bot.contracts.tools import Effect, ToolCall, ToolResult
 from bot.core import memory, user_message
 from bot.core.file_words import SeenFile

@@ -10,8 +10,7 @@ import pytest
 
 from bot.contracts.base import Json, Message
 from bot.contracts.identity import ChatKey
-from bot.contracts.inbound import Inbound
-from bot.contracts.provenance import ANYBODYS, Provenance
+from bot.contracts.messages import ANYBODYS, Inbound, Provenance
 from bot.contracts.tools import Tool
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog

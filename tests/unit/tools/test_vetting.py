@@ -14,7 +14,7 @@ import pytest
 
 from bot import errors
 from bot.contracts.identity import ChatKey
-from bot.contracts.provenance import NOBODYS
+from bot.contracts.messages import NOBODYS
 from bot.core.prompt import InstructionFiles, Unreadable, must_read, of_folders
 from bot.system import SystemDisk
 from bot.testing.log import MemoryLog

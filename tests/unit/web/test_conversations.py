@@ -8,7 +8,7 @@ import pytest
 
 from bot.contracts.channel import Channel
 from bot.contracts.identity import ChatKey
-from bot.contracts.outbound import OutgoingFile
+from bot.contracts.messages import OutgoingFile
 from bot.testing.intake import RecordingIntake
 from channels.web import live_chats
 from tests.contracts.channel_contract import reply

@@ -16,7 +16,7 @@ import pytest
 from PIL import Image
 
 from bot.contracts.channel import Channel
-from bot.contracts.outbound import OutgoingFile
+from bot.contracts.messages import OutgoingFile
 from bot.http_server import Connections
 from bot.testing.clock import FakeClock
 from bot.testing.intake import RecordingIntake

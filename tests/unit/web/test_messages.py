@@ -10,10 +10,9 @@ import pytest
 
 from bot import errors
 from bot.contracts.approvals import QuestionButtons
-from bot.contracts.archive import ArchiveLine
 from bot.contracts.channel import Channel, MembershipAnswer
 from bot.contracts.identity import ChatKey
-from bot.contracts.inbound import Command
+from bot.contracts.messages import ArchiveLine, Command
 from bot.testing.clock import FakeClock
 from bot.testing.intake import RecordingIntake
 from bot.words import speaking

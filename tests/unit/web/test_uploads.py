@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from bot.contracts.archive import ArchiveLine
 from bot.contracts.channel import Channel
+from bot.contracts.messages import ArchiveLine
 from bot.system import SystemDisk
 from bot.testing.disk import Failure, FaultyDisk
 from bot.testing.intake import RecordingIntake

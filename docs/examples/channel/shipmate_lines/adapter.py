@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from bot import text
 from bot.contracts.channel import Channel, ChannelDeps, Health, Intake
 from bot.contracts.identity import ChatKey
-from bot.contracts.inbound import Inbound, Quoted
-from bot.contracts.outbound import Outbound, Sent
+from bot.contracts.messages import Inbound, Outbound, Quoted, Sent
 from bot.errors import DeliveryFailed
 from shipmate_lines.settings import LinesSettings
 

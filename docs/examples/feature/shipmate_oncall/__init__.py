@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from bot.contracts.inbound import Inbound
+from bot.contracts.messages import Inbound
 from bot.core.feature import Command, Feature, Hooks, Runtime
 
 LIST = Path("oncall.txt")

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bot import text
-from bot.contracts.archive import ArchiveLine
 from bot.contracts.identity import ChatKey
+from bot.contracts.messages import ArchiveLine
 from bot.features.search import analysis
 from bot.features.search.analysis import MOST, stem, time_ranges
 from bot.tools.context import RecallQuery

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts.archive import ArchiveLine, HistoryQuery
 from bot.contracts.identity import ChatKey
+from bot.contracts.messages import ArchiveLine, HistoryQuery
 from bot.core import events, exports
 from bot.core.archive_files import ChatStore
 from bot.core.exports import ArchiveExport, Exporter

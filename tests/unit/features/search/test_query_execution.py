@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from bot.contracts.archive import ArchiveLine
 from bot.contracts.identity import ChatKey
+from bot.contracts.messages import ArchiveLine
 from bot.features.search import ranking
 from bot.tools.context import RecallQuery
 from tests.talk import Found, indexed

@@ -1,14 +1,66 @@
-"""Events that people cause: messages, edits, deletions and stops, with attachments, quotes and links."""
+"""Messages between people and the bot: provenance, inbound events, outbound messages, and archive lines."""
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any, Literal, Self
 
 from pydantic import Field
 
-from bot.contracts.base import ChatType, Frozen
+from bot.contracts.approvals import QuestionButtons
+from bot.contracts.base import ChatType, Frozen, Json, Role
 from bot.contracts.identity import ChatKey, UserRef
-from bot.contracts.provenance import ANYBODYS, Provenance, Taint
+from bot.words import DEFAULT
+
+ORIGIN = "origin"
+"""Key of the provenance of a text. Stored blocks, and the messages for the model, have this key. It is never sent to a
+model.
+"""
+
+
+class Taint(IntEnum):
+    """Level of distrust of a text; a higher level is less trusted. `WORKSPACE`: the project's files, and output of
+    commands that ran without network. `FOREIGN`: text that anybody may have written.
+    """
+
+    NONE = 0
+    WORKSPACE = 1
+    FOREIGN = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """The ids of people who wrote parts of a text, and the level of distrust (`taint`) of the rest of the text."""
+
+    people: frozenset[str] = frozenset()
+    taint: Taint = Taint.NONE
+
+    def __or__(self, other: Provenance) -> Provenance:
+        return Provenance(self.people | other.people, max(self.taint, other.taint))
+
+    def packed(self) -> Any:
+        """Return the provenance as JSON: a list of ids, or an object if there is untrusted text."""
+        people = sorted(self.people)
+        return {"people": people, "taint": self.taint.name.lower()} if self.taint else people
+
+
+NOBODYS = Provenance()
+WORKSPACES = Provenance(taint=Taint.WORKSPACE)
+ANYBODYS = Provenance(taint=Taint.FOREIGN)
+
+
+def unpacked(value: object) -> Provenance:
+    """Return the provenance that `packed` converted to this JSON; `ANYBODYS` if the JSON is invalid."""
+    facts = value if isinstance(value, dict) else {"people": value, "taint": "none"}
+    people, name = facts.get("people"), str(facts.get("taint")).upper()
+    if not isinstance(people, list) or name not in Taint.__members__:
+        return ANYBODYS
+    return Provenance(frozenset(map(str, people)), Taint[name])
+
+
+# ------------------------------------------------------------ inbound
 
 
 def _provenance(words_of: tuple[str, ...] | None, taint: Taint) -> Provenance:
@@ -216,3 +268,160 @@ class Inbound(Frozen):
     def quotes(self, message_id: str) -> bool:
         """Return True if the message replies to or quotes the message `message_id`."""
         return self.answers == message_id or any(one.message_id == message_id for one in self.quoted)
+
+
+# ------------------------------------------------------------ outbound
+
+OutboundKind = Literal["reply", "notice", "preview", "progress"]
+"""A `preview` shows an unfinished answer, until the final message replaces it. A `progress` shows the steps of a turn, and
+finally becomes a summary.
+"""
+ONLY_TO = "only_to"
+"""Key in `Outbound.target`. Its value is the id of the only person who may see the message (`Manifest.ephemeral`)."""
+ABOUT = "about"  # Key in a target with `ONLY_TO`. Its value is the id of the message that the bot answers.
+
+
+@dataclass(frozen=True, slots=True)
+class OutgoingFile:
+    """A file to upload. `path` is relative to the project folder; "" if the file is not in that folder."""
+
+    name: str
+    mime_type: str
+    data: bytes = field(repr=False)
+    path: str = ""
+    markdown: str = field(default="", repr=False)  # Passage of the answer that the file replaces, or ""
+
+
+@dataclass(frozen=True, slots=True)
+class Outbound:
+    """One visible message: a part of a text, as `Channel.split` cut it, without secrets."""
+
+    id: str  # ULID of the message's outbox row
+    request_id: str
+    chat_key: ChatKey
+    target: Mapping[str, str]
+    text: str
+    kind: OutboundKind = "reply"
+    title: str = ""
+    cards: tuple[
+        Card, ...
+    ] = ()  # Steps of a `progress`, for channels that display cards. `text` says the same.
+    sure: str = ""  # Beginning of a `preview` that will not change, for channels that can only append text
+    goes_on: bool = False  # True for a `preview` or `progress` that will be edited again
+    ends: bool = False  # True for the last part of an answer. A channel may ask for a rating below this part.
+    repeat_of: str | None = None
+    """Id of the outbox row that this message repeats, because its delivery is unknown. A channel without `find` sends the
+    repeat only over a connection that has just responded.
+    """
+    buttons: QuestionButtons | None = None
+    language: str = DEFAULT  # Language of the texts that the channel adds, such as button labels
+    meant_at: float = 0.0
+    """Earliest time (epoch seconds) at which the message can be in the chat. `Channel.find` ignores older messages."""
+    claimed: frozenset[str] = frozenset()
+    """Message ids of other outbox rows of this chat, which `Channel.find` must not return."""
+    file: OutgoingFile | None = None
+    """File to upload (`contracts.channel.Channel.largest_file`). `text` is then the caption, usually ""."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """The platform's record of a delivered message."""
+
+    message_id: str
+
+
+CardState = Literal["pending", "in_progress", "complete", "error"]
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """One step of a `progress`."""
+
+    id: str
+    title: str
+    state: CardState
+    detail: str = ""
+
+
+# ------------------------------------------------------------ archive
+
+
+class ArchiveLine(Frozen):
+    """One line of `.ship/chats/*.jsonl`: a text that a person or the bot wrote. `ts` is in milliseconds."""
+
+    v: int = 1
+    ts: int
+    channel: str
+    chat_id: str
+    chat_key: ChatKey
+    user_id: str | None = None
+    message_id: str | None = None
+    role: Literal["user", "assistant", "system", "tool"]
+    text: str
+    meta: Json | None = None
+
+    @classmethod
+    def of(cls, inbound: Inbound, **fields: Any) -> Self:
+        """Return the archive line of an inbound. `fields` override the values from the inbound."""
+        own: dict[str, Any] = {
+            "ts": inbound.ts,
+            "channel": inbound.channel,
+            "chat_id": inbound.chat_id,
+            "chat_key": inbound.chat_key,
+            "user_id": inbound.user_id,
+            "message_id": inbound.message_id,
+            "role": "user",
+            "text": inbound.text,
+        }
+        return cls(**own | fields)
+
+    @property
+    def request_id(self) -> str:
+        """Return the id of the inbound that this line records or answers, or ""."""
+        return str((self.meta or {}).get("requestId") or "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveFilter:
+    """Selects archive lines, and a page of them after the first `offset` matches. `keyword` is literal text, compared without
+    case. `before` is exclusive and `after` inclusive, both in milliseconds. `skip` returns True for lines to leave out.
+    """
+
+    limit: int = 30
+    offset: int = 0
+    keyword: str | None = None
+    role: Role | None = None
+    before: int | None = None
+    after: int | None = None
+    skip: Callable[[ArchiveLine], bool] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryQuery(ArchiveFilter):
+    """Selects a window of matches, counted from the newest. `everything` includes removed and superseded lines. If `counted`
+    is False, reading stops once the window is full, and `HistoryPage.total` may be too low.
+    """
+
+    everything: bool = False
+    counted: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryPage:
+    """Result of a `HistoryQuery`: lines in order of time, the number of matches (exact if `counted`), and the number of
+    damaged lines.
+    """
+
+    lines: list[ArchiveLine]
+    total: int
+    unreadable: int = 0
+    counted: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """A conversation in which something was said. `at` is the time of its newest message in epoch seconds."""
+
+    chat_key: ChatKey
+    title: str
+    at: float
