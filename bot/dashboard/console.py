@@ -30,7 +30,7 @@ from bot.dashboard import charts
 from bot.dashboard.metrics import Figures
 from bot.dashboard.turn_page import turn_page
 from bot.sizes import in_words
-from bot.telemetry.log_reader import CauseCounts, Causes
+from bot.telemetry.log_reader import CauseCounts
 from bot.tools.context import ChatQuery, RecallQuery, Recalls
 from bot.words import DEFAULT, best_language, say, speaking
 
@@ -112,7 +112,7 @@ class Console:
     def __post_init__(self) -> None:
         self._one = asyncio.Lock()
         self._causes = CauseCounts(self.logs, self.disk)
-        self._counting: asyncio.Task[Causes | None] | None = None
+        self._counting: asyncio.Task[None] | None = None
         self._form_key = secrets.token_urlsafe(32)
         """Text that each form of this process contains. Pages of other sites cannot read the text."""
         self._said: OrderedDict[str, str] = OrderedDict()
@@ -280,13 +280,16 @@ class Console:
     async def _errors(self, request: web.Request) -> Found:
         level = "warn" if request.query.get("level") == "warn" else "error"
         asked = {**_asked(request, "live"), "days": _period(request), "level": level}
-        ask = asyncio.to_thread(
-            self._causes.newest, level, self._since(asked["days"]), offset=_offset(request), limit=ROWS
-        )
-        self._counting = asyncio.create_task(ask)
+        if self._counting is None or self._counting.done():
+            self._counting = asyncio.create_task(asyncio.to_thread(self._causes.update))
         # The first count reads the whole log. Other pages, which are rendered one at a time, must not wait for it.
         done, _ = await asyncio.wait([self._counting], timeout=COUNT_SECONDS)
-        found = self._counting.result() if done else None
+        found = None
+        for counted in done:
+            counted.result()
+            found = await asyncio.to_thread(
+                self._causes.newest, level, self._since(asked["days"]), offset=_offset(request), limit=ROWS
+            )
         return {"found": found, "asked": asked, "rows": found.total if found else 0}
 
     async def _waiting(self, request: web.Request) -> Found:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import re
-import threading
 import zlib
 from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
@@ -181,28 +180,35 @@ class Causes:
 
 
 class CauseCounts:
-    """Counts the newest log lines by cause. After the first call, each call reads only the new lines. Thread-safe."""
+    """Counts the newest log lines by cause. Only one thread may call the methods at a time."""
 
     def __init__(self, folder: Path, disk: Disk) -> None:
         self._reader = LogReader(folder, disk, LineFilter(level=LEVELS["warn"]))
         self._lines: deque[Line] = deque(maxlen=COUNTED)
-        self._lock = threading.Lock()
 
-    def newest(self, level: str, since: float, *, offset: int, limit: int) -> Causes | None:
+    def update(self) -> None:
+        """Read the whole log. Each later call reads only the new lines."""
+        for _, line in self._reader.lines():
+            details = details_of(line)
+            words = {
+                "error": details.get("error"),
+                "cause": details.get("cause"),
+                "message": line.get("message"),
+            }
+            cause = next((str(one) for one in words.values() if one), "")
+            kept = {name: line[name] for name in ("requestId", "chatKey") if line.get(name)}
+            kept |= {name: str(line.get(name)) for name in ("timestamp", "level", "kind")}
+            kept |= {name: str(said)[: MAX_WORDS + 1] for name, said in words.items() if said}
+            kept["group"] = _VARIABLE.sub("#", cause[: 2 * MAX_WORDS])[:MAX_WORDS]
+            self._lines.append(kept)
+
+    def newest(self, level: str, since: float, *, offset: int, limit: int) -> Causes:
         """Return a page of the causes of errors since a time (epoch seconds), newest first. The level `warn` includes
-        warnings. Return None while another call is counting. Blocking.
+        warnings.
         """
-        if not self._lock.acquire(blocking=False):
-            return None
-        try:
-            for _, line in self._reader.lines():
-                self._add(line)
-            lines = list(self._lines)
-        finally:
-            self._lock.release()
         begin = datetime.fromtimestamp(since, UTC).isoformat()[:19]
         groups: dict[tuple[str, ...], list[Line]] = defaultdict(list)
-        for line in reversed(lines):
+        for line in reversed(self._lines):
             if line["timestamp"] >= begin and level in {"warn", line["level"]}:
                 groups[line["level"], line["kind"], line["group"]].append(line)
         found = [
@@ -211,13 +217,3 @@ class CauseCounts:
         ]
         found.sort(key=lambda one: str(one.lines[0]["timestamp"]), reverse=True)
         return Causes(found[offset : offset + limit], len(found))
-
-    def _add(self, line: Line) -> None:
-        details = details_of(line)
-        words = {"message": line.get("message"), "error": details.get("error"), "cause": details.get("cause")}
-        cause = str(words["error"] or words["cause"] or words["message"])
-        kept = {name: line[name] for name in ("requestId", "chatKey") if line.get(name)}
-        kept |= {name: str(line.get(name)) for name in ("timestamp", "level", "kind")}
-        kept |= {name: str(said)[: MAX_WORDS + 1] for name, said in words.items() if said}
-        kept["group"] = _VARIABLE.sub("#", cause[: 2 * MAX_WORDS])[:MAX_WORDS]
-        self._lines.append(kept)
