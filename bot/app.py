@@ -47,8 +47,7 @@ from bot.llm.wrapper import usage_of
 from bot.telemetry import JsonlLog, LogRedactor, bridged
 from bot.words import DEFAULT, language_of, speaking
 
-CONSOLE = "console"
-"""Name of the channel that `shipmate chat` uses."""
+CONSOLE = "console"  # Name of the channel that `shipmate chat` uses
 LAST_RESORT = 9.6
 """Max seconds from a stop signal to the exit of the process. After them, the process exits even if a part of it hangs.
 No message is lost, because accepted messages are in the log.

@@ -39,8 +39,7 @@ from bot.storage import file_names
 from bot.system import SystemDisk
 
 LOG, NEW, JOURNAL = "shipmate.db", "shipmate.db.importing", "journal.db"
-BACKUP = "before-0.2"
-"""Folder in `.ship` to which the files of version 0.1 are moved."""
+BACKUP = "before-0.2"  # Folder in `.ship` to which the files of version 0.1 are moved
 CLEAN = "clean"
 """Name of a file in the backup folder. It is created when a process that used the imported data exits cleanly."""
 MOVED = ("chats", "transcripts", "index.db", "usage.db", "cache", JOURNAL)

@@ -19,27 +19,20 @@ from bot.core.agent import ModelDeps
 from bot.importing import end_cleanly, remove_backup
 from bot.periodic_jobs import PeriodicJob, PeriodicJobs
 
-PAUSE_SECONDS = 1.0
-"""Timeout in seconds for channels to stop accepting messages."""
+PAUSE_SECONDS = 1.0  # Timeout in seconds for channels to stop accepting messages
 DRAIN_SECONDS = 4.5
 """Timeout in seconds for running turns to end after a stop. Turns that still run after it are cut off."""
-CLOSE_SECONDS = 1.5
-"""Timeout in seconds for closing one part. The timeouts of a stop add up to nine seconds."""
-LOG_SECONDS = 1.0
-"""Timeout in seconds for the log to write its pending lines."""
-CHECK_SECONDS = 5.0
-"""Timeout in seconds for the check of the API key at a start."""
-LONGEST_RETRY = 30.0
-"""Max interval in seconds between two attempts to connect a channel."""
-PART_SECONDS = 2.0
-"""Interval in seconds between two checks of the parts' health."""
+CLOSE_SECONDS = 1.5  # Timeout in seconds for closing one part. The timeouts of a stop add up to nine seconds.
+LOG_SECONDS = 1.0  # Timeout in seconds for the log to write its pending lines
+CHECK_SECONDS = 5.0  # Timeout in seconds for the check of the API key at a start
+LONGEST_RETRY = 30.0  # Max interval in seconds between two attempts to connect a channel
+PART_SECONDS = 2.0  # Interval in seconds between two checks of the parts' health
 OF_TURNS = {
     "llm": ("model", "fast_model", "max_tokens", "context_window", "effort", "thinking", "purposes"),
     "": ("context", "subagents", "permissions"),
 }
 """Settings, by section, whose changes apply to new turns. All other settings need a restart."""
-ASK_SECONDS = 20.0
-"""Timeout in seconds for asking the provider if it has a model."""
+ASK_SECONDS = 20.0  # Timeout in seconds for asking the provider if it has a model
 ASK_LIMITS_SECONDS = 600.0
 """Interval in seconds between two requests for a model's limits, until the provider answers one."""
 Say = Callable[[str], None]

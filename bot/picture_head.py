@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-SHRUNK = 1_568
-"""Max pixels of the longer side. The provider shrinks a larger picture to this size."""
+SHRUNK = 1_568  # Max pixels of the longer side. The provider shrinks a larger picture to this size.
 _PIXELS_PER_TOKEN = 750
 _MOST_TOKENS = 1_600
 _START_OF_FRAME = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
-MOST_BYTES = 3_750_000
-"""Max bytes of a picture. In base64 this is 5 MB, which is the provider's limit."""
-SIDE = 8_000
-"""Max pixels of each side of a picture."""
+MOST_BYTES = 3_750_000  # Max bytes of a picture. In base64 this is 5 MB, which is the provider's limit.
+SIDE = 8_000  # Max pixels of each side of a picture
 _MAGIC = {
     b"\x89PNG\r\n\x1a\n": "image/png",
     b"\xff\xd8\xff": "image/jpeg",

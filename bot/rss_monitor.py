@@ -12,10 +12,8 @@ from pathlib import Path
 
 from bot.contracts.environment import Clock, Log
 
-SHRINK_ABOVE = 0.85
-"""Share of the memory limit above which memory is freed."""
-LOOK_EVERY = 5.0
-"""Interval in seconds between two checks of the memory in use."""
+SHRINK_ABOVE = 0.85  # Share of the memory limit above which memory is freed
+LOOK_EVERY = 5.0  # Interval in seconds between two checks of the memory in use
 FREEZE_SECONDS = 0.01
 """If a full collection takes longer than this, the objects that survived the collection are frozen (`gc.freeze`). Later
 collections then scan only new objects.
@@ -27,8 +25,7 @@ THRESHOLDS = (20_000, 8, 1_000_000)
 default; only `look` collects old objects. With the default thresholds, garbage collection takes a sixteenth of the CPU
 time of a message.
 """
-FULL_EVERY = 60.0
-"""Interval in seconds between two full collections while memory use is normal."""
+FULL_EVERY = 60.0  # Interval in seconds between two full collections while memory use is normal
 NEW = 60_000
 """Number of new objects that starts a full collection before `FULL_EVERY` has passed. The collection takes about 10 ms.
 """

@@ -11,14 +11,11 @@ from bot.core.operators import OperatorAlerts
 from bot.core.services import Services
 from bot.words import Sentence, sentence
 
-LOOK_EVERY = 3.0
-"""Interval in seconds between two checks of the channels."""
+LOOK_EVERY = 3.0  # Interval in seconds between two checks of the channels
 PATIENCE = 30.0
 """Max seconds for which a channel may try to reconnect by itself. Most interruptions are shorter."""
-HEAL_EVERY = 60.0
-"""Min interval in seconds between the starts of two reconnects of a channel."""
-HEAL_SECONDS = 60.0
-"""Timeout in seconds of one reconnect by the watchdog."""
+HEAL_EVERY = 60.0  # Min interval in seconds between the starts of two reconnects of a channel
+HEAL_SECONDS = 60.0  # Timeout in seconds of one reconnect by the watchdog
 
 
 @dataclass(slots=True)
@@ -76,20 +73,20 @@ class ChannelWatchdog:
             if health.last_heard is None or health.last_heard != seen.sign:
                 seen.sign, seen.heard = health.last_heard, now
             silence = self.silent(name)
-            if (trouble := _trouble(health, silence)) is not None:
-                self._in_trouble(name, seen, trouble, now, patience=PATIENCE if silence is None else 0.0)
+            if (trouble := _trouble(health, silence)) is None:
+                if seen.reported and seen.since is not None:
+                    self._services.log.write("channel", f"{name} is well again", channel=name)
+                    minutes = round((now - seen.since) / 60)
+                    self._alerts.end(name, sentence("operators.channel_again", channel=name, count=minutes))
+                seen.since, seen.reported, seen.heal_at = None, False, 0.0
                 continue
-            if seen.reported and seen.since is not None:
-                self._services.log.write("channel", f"{name} is well again", channel=name)
-                minutes = round((now - seen.since) / 60)
-                self._alerts.end(name, sentence("operators.channel_again", channel=name, count=minutes))
-            seen.since, seen.reported, seen.heal_at = None, False, 0.0
+            seen.since = now if seen.since is None else seen.since
+            if silence is not None or now - seen.since >= PATIENCE:
+                self._report(name, seen, trouble, now)
 
-    def _in_trouble(self, name: str, seen: _Seen, trouble: Sentence, now: float, *, patience: float) -> None:
+    def _report(self, name: str, seen: _Seen, trouble: Sentence, now: float) -> None:
+        """Alert operators once, and give the channel a new connection once a minute."""
         log = self._services.log
-        seen.since = now if seen.since is None else seen.since
-        if now - seen.since < patience:
-            return
         if not seen.reported:
             seen.reported = True
             log.write("channel", f"{name} is in trouble: {trouble}", level="error", channel=name)

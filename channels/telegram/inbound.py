@@ -21,8 +21,7 @@ from channels.telegram.manifest import encode
 
 STOPPED, PRESSED, ADDED = "stopped_message_generation", "callback_query", "my_chat_member"
 REACTED, EDITED = "message_reaction", "edited_message"
-HANDLED = ("message", EDITED, PRESSED, STOPPED, ADDED, REACTED)
-"""Types of updates that the bot requests."""
+HANDLED = ("message", EDITED, PRESSED, STOPPED, ADDED, REACTED)  # Types of updates that the bot requests
 FULL = 4_000
 """Min characters of a text that probably continues in the next message. Apps split long texts at 4,096 characters or just
 before.
@@ -68,17 +67,6 @@ _KINDS: Mapping[str, tuple[str, ...]] = {
 """Types of content besides text and files. The values are the fields to describe, at any depth."""
 _KNOWN = frozenset(inspect.signature(Message).parameters) | {"from"}
 """Fields of a message that the library knows."""
-_OF_ANY_KIND = frozenset(
-    {
-        MessageType.BUSINESS_CONNECTION_ID,
-        MessageType.EFFECT_ID,
-        MessageType.REPLY_TO_STORY,
-        MessageType.SENDER_BOOST_COUNT,
-        MessageType.SENDER_BUSINESS_BOT,
-        MessageType.SUGGESTED_POST_INFO,
-    }
-)
-"""Fields that a message of any type may have, although the library lists them as types of messages."""
 
 
 class Unreadable(ValueError):
@@ -124,7 +112,13 @@ def _message(raw: Json, message: Json, me: User, _now: float) -> Inbound | None:
         special, note = "unknown", unknown
     if edit and special in MOVING:
         return None  # Telegram itself edits the message as a live location moves
-    brought = _brought(message, origin, special, note)
+    brought: tuple[Quoted, ...] = ()
+    if origin is not None or special is not None:
+        # The text of a forwarded message, or the description of content that is neither text nor a file.
+        facts = {"origin": origin, "brought": True, "kind": special, "ts": number(message["date"]) * 1000}
+        said_there = (quoted_words(message) if origin is not None else "") or note
+        source = message if origin is not None else None
+        brought = (_quote(sender, source, text=said_there, user_name=name(sender), **facts),)
     if origin is not None:
         # The sender did not write the text of a forwarded message, so commands and mentions in the text do not count.
         said, spans = "", []
@@ -327,7 +321,7 @@ def _quoted(message: Json, me: User) -> tuple[Quoted, ...]:
     if answered is None:
         origin = _origin((reply or {}).get("origin") or {}, "quoted_from_elsewhere", me)
         if reply is not None:
-            chat = _title(reply["chat"]) if "chat" in reply else None
+            chat = name(reply["chat"]) if "chat" in reply else None
             number_there = _id(reply.get("message_id")) or origin.message_id
             origin = origin.model_copy(update={"chat": chat or origin.chat, "message_id": number_there})
         facts = {"text": picked or note, "kind": kind or ("story" if story else None)}
@@ -358,16 +352,6 @@ def _quoted(message: Json, me: User) -> tuple[Quoted, ...]:
 def _quote(by: Json | None, source: Json | None, **facts: Any) -> Quoted:
     names = tuple(one.name or one.kind for one in _attachments(source or {}))
     return Quoted(user_id=str(number(by["id"])) if by is not None else None, files=names, **facts)
-
-
-def _brought(message: Json, origin: Origin | None, kind: str | None, note: str) -> tuple[Quoted, ...]:
-    """Return the text of a forwarded message, or the description of content that is neither text nor a file."""
-    if origin is None and kind is None:
-        return ()
-    sender, forwarded = message["from"], origin is not None
-    facts = {"origin": origin, "brought": True, "kind": kind, "ts": number(message["date"]) * 1000}
-    text = (quoted_words(message) if forwarded else "") or note
-    return (_quote(sender, message if forwarded else None, text=text, user_name=name(sender), **facts),)
 
 
 def _attachments(message: Json) -> tuple[Attachment, ...]:
@@ -413,7 +397,7 @@ def _origin(given: Json, how: Any, me: User) -> Origin:
             return Origin(how=how, ts=ts, name=line(given["sender_user_name"]))
         case "chat" | "channel":
             chat = given.get("sender_chat") or given["chat"]
-            author, title = line(given.get("author_signature")), _title(chat)
+            author, title = line(given.get("author_signature")), name(chat)
             ids = {"id": _id(chat["id"]), "message_id": _id(given.get("message_id"))}
             return Origin(how=how, ts=ts, name=author or title, chat=title, **ids)
     return Origin(how=how, ts=ts)
@@ -441,8 +425,7 @@ def _lines(value: object, fields: Sequence[str], field: str = "") -> list[str]:
 def unknown_content(message: Json) -> str | None:
     """Return a note about a message of an unknown type. Return None for a service message, such as a join."""
     unknown = sorted(message.keys() - _KNOWN - OLD_MARKS)
-    known = any(message.get(kind) for kind in MessageType if kind not in _OF_ANY_KIND)
-    if not unknown or known or message.get("migrate_from_chat_id"):
+    if not unknown or message.keys() & {*MessageType, "migrate_from_chat_id"}:
         return None
     return f"a message of a kind that cannot be read here ({line(', '.join(unknown))})"
 
@@ -477,17 +460,10 @@ def _is_link(entity: Json) -> bool:
     return bool(entity["type"] == "text_link" and entity.get("url"))
 
 
-def name(user: Json) -> str | None:
-    return text.head(_called(user) or string(user.get("username")), 200) or None
-
-
-def _title(chat: Json) -> str | None:
-    return line(string(chat.get("title")) or _called(chat) or string(chat.get("username")))
-
-
-def _called(who: Json) -> str:
-    names = (string(who.get("first_name")), string(who.get("last_name")))
-    return " ".join(filter(None, names)).strip()
+def name(who: Json) -> str | None:
+    """Return the name of a person or chat."""
+    names = " ".join((string(who.get("first_name")), string(who.get("last_name")))).strip()
+    return line(string(who.get("title")) or names or who.get("username"))
 
 
 def line(words: object) -> str | None:
