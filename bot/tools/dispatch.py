@@ -165,7 +165,7 @@ class Dispatcher:
         if isinstance(done, FoundTools):
             passed("done", found=[one["name"] for one in done.definitions])
             return self._found(call, done, origin)
-        pictures, failed, pointer = list[str](), None, ""
+        pictures, failed, pointer, kept = list[str](), None, "", None
         if isinstance(done, Failure):
             failed, words = done, done.model
             if done.whole is not None:
@@ -175,18 +175,19 @@ class Dispatcher:
             pictures, words = [*done.pictures] if self.pictures else [], done.words
         else:
             words = done
-        content = await self._clean(words)
+        stored, notes = await limits.pictures(call, pictures, self.redact)
+        content = await self._clean(words) + pointer + notes
         shown, left_out = await limits.one(call, content, origin)
         passed(
             "failed" if failed else "done",
             level="warn" if failed else "info",
             failure=failed.operator if failed else None,
-            artifact=limits.kept.get(call.id),
+            artifact=kept if left_out is None else left_out.artifact,
             **self._shown("result", content),
         )
-        stored, notes = await limits.pictures(call, pictures, self.redact)
-        whole = shown + pointer + notes or "(no output)"
-        return ToolResult(call.id, whole, failed is not None, origin, left_out, pictures=stored)
+        return ToolResult(
+            call.id, shown or "(no output)", failed is not None, origin, left_out, pictures=stored
+        )
 
     def _found(self, call: ToolCall, found: FoundTools, origin: Provenance) -> ToolResult:
         clean: list[Json] = [text.deep(one, self.redact) for one in found.definitions]

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import json
 import re
+import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from bot import errors, text
@@ -89,68 +91,26 @@ def fitting_rows(rows: Iterable[str], room: int, most: int) -> tuple[list[str], 
     return shown, False
 
 
-@dataclass(frozen=True, slots=True)
-class Excerpt:
-    """Beginning and end of a text, and the number of omitted characters and line ends. `artifact` is None if the whole
-    text was not stored.
+def excerpt(words: str, room: int, artifact: str | None) -> tuple[str, Omission | None]:
+    """Shorten a text to its beginning, a note and its end, with a token estimate of at most `room` in total. The note is
+    never shortened. Return also a record of the omission; None if the whole text was not stored in an artifact.
     """
-
-    head: str
-    tail: str
-    lines: int
-    characters: int
-    artifact: str | None
-
-    def __str__(self) -> str:
-        where = f"whole result: artifact {self.artifact}, read it with {READER}"
-        if self.artifact is None:
-            where = "they are lost, the whole result could not be kept"
-        note = f"[… {self.lines} lines, {self.characters} characters omitted; {where}]"
-        return "\n".join(part for part in (self.head, note, self.tail) if part)
-
-    @property
-    def shown(self) -> tuple[str, Omission | None]:
-        """Return the shortened text and a record of the omission. The record is None if no artifact exists."""
-        content = str(self)
-        if self.artifact is None:
-            return content, None
-        end = len(content) - len(self.tail)
-        return content, Omission(self.artifact, self.lines, self.characters, len(self.head), end)
-
-    def within(self, room: int) -> Excerpt:
-        """Shorten the beginning and the end until the token estimate of the excerpt is at most `room`. The
-        note about the omission is never shortened.
-        """
-        excess = weight(str(self)) - room
-        if excess <= 0:
-            return self
-        # The two numbers in the note may become longer.
-        rest = weight(self.head) + weight(self.tail) - excess - 12 * _ASCII
-        first = text.border(self.head, fitting(self.head, int(rest * _HEAD)))
-        backwards = self.tail[-max(1, max(0, rest) // _ASCII) :][::-1]
-        behind = fitting(backwards, rest - weight(self.head[:first]))
-        last = text.border_after(self.tail, len(self.tail) - behind)
-        gone = self.head[first:] + self.tail[:last]
-        lines, characters = self.lines + gone.count("\n"), self.characters + len(gone)
-        return Excerpt(self.head[:first], self.tail[last:], lines, characters, self.artifact)
-
-
-def excerpt(words: str, room: int, artifact: str | None) -> Excerpt:
-    """Shorten a text to its beginning, a note and its end, with a token estimate of at most `room` in total."""
+    where = f"whole result: artifact {artifact}, read it with {READER}"
+    if artifact is None:
+        where = "they are lost, the whole result could not be kept"
+    note = f"[… {{}} lines, {{}} characters omitted; {where}]"
+    # The numbers in the note have at most as many digits as these.
+    room -= weight(note.format(words.count("\n"), len(words))) + 2 * _ASCII
+    begin = text.border(words, fitting(words, int(room * _HEAD)))
     most = max(1, room // _ASCII)
-    begin, end = text.border(words, most), text.border_after(words, len(words) - most)
-    if len(words) <= 2 * most:
-        begin = end = text.border(words, len(words) // 2)
-    whole = Excerpt(words[:begin], words[end:], words.count("\n", begin, end), end - begin, artifact)
-    return whole.within(room)
-
-
-def shown_by(content: str, left_out: Omission | None) -> Excerpt | None:
-    """Return the excerpt that a shortened text consists of; None if the text is not shortened."""
-    if left_out is None:
-        return None
-    head, tail = content[: left_out.begin], content[left_out.end :]
-    return Excerpt(head, tail, left_out.lines, left_out.characters, left_out.artifact)
+    behind = fitting(words[-most:][::-1], room - weight(words[:begin]))
+    end = text.border_after(words, len(words) - behind)
+    lines, characters = words.count("\n", begin, end), end - begin
+    head, tail = words[:begin], words[end:]
+    content = "\n".join(part for part in (head, note.format(lines, characters), tail) if part)
+    if artifact is None:
+        return content, None
+    return content, Omission(artifact, lines, characters, len(head), len(content) - len(tail))
 
 
 class ResultLimits:
@@ -160,8 +120,8 @@ class ResultLimits:
         self._registry = registry
         self._artifacts = artifacts
         self._log = log
-        self.kept: dict[str, str] = {}
-        """Id of the artifact with the whole result, by call id."""
+        self._whole: dict[str, str] = {}
+        """Shortened results, by call id."""
 
     async def one(self, call: ToolCall, content: str, origin: Provenance) -> tuple[str, Omission | None]:
         """Shorten one result if it is too large. Return the text and a record of the omission; None if nothing is omitted."""
@@ -169,8 +129,8 @@ class ResultLimits:
         # `read_artifact` pages its own results. The rest of the artifact is on the next page.
         if call.name == READER or weight(content) <= room:
             return content, None
-        kept = self.kept.get(call.id) or await self.keep(call, content, origin)
-        return excerpt(content, room, kept).shown
+        self._whole[call.id] = content
+        return excerpt(content, room, await self.keep(call, content, origin))
 
     async def pictures(self, call: ToolCall, found: Sequence[str], redact: Redact) -> tuple[list[Json], str]:
         """Store those pictures (base64) of a result that can be shown. Return the stored pictures, and lines of text about the
@@ -221,12 +181,17 @@ class ResultLimits:
         return shown
 
     async def _smaller(self, call: ToolCall, result: ToolResult, room: int) -> ToolResult:
-        content = str(result.content)
-        if (found := shown_by(content, result.omission)) is not None:
-            words, left_out = found.within(room).shown
-        else:
+        content, kept = str(result.content), None if result.omission is None else result.omission.artifact
+        if kept is None:
             kept = await self.keep(call, content, ANYBODYS if result.origin is None else result.origin)
-            words, left_out = excerpt(content, room, kept).shown
+        elif call.id in self._whole:
+            content = self._whole[call.id]
+        elif self._artifacts is not None:
+            with contextlib.suppress(errors.StorageError, errors.ToolError):
+                chat_key = context.current().chat_key
+                page = await self._artifacts.read(kept, chat_key, offset=0, limit=sys.maxsize)
+                content = page.text
+        words, left_out = excerpt(content, room, kept)
         return replace(result, content=words, omission=left_out)
 
     def _ages(self, call: ToolCall) -> bool:
@@ -240,15 +205,13 @@ class ResultLimits:
         about: dict[str, Any] = {"tool": call.name, "tool_use_id": call.id}
         try:
             turn = context.current()
-            kept = await self._artifacts.put(
+            return await self._artifacts.put(
                 content, chat_key=turn.chat_key, request_id=turn.request_id, origin=origin, **about
             )
         except (errors.StorageError, errors.ToolError) as error:
             words = "a large tool result is not kept whole"
             self._log.write("storage", words, level="error", cause=str(error), **about)
             return None
-        self.kept[call.id] = kept
-        return kept
 
 
 def _shown(data: str, room: int, redact: Redact) -> ShownFile | None:
