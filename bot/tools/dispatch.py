@@ -59,15 +59,8 @@ class Recorder(Protocol):
         """Record a call without effects after it has ended; `began_at` is in epoch seconds."""
 
 
-class CallWrapper(Protocol):
-    """Wraps each call that has no recorded result: runs the call, or returns another result without running it."""
-
-    async def __call__(self, call: ToolCall, run: Callable[[], Awaitable[ToolResult]]) -> ToolResult: ...
-
-
-async def unwrapped(call: ToolCall, run: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
-    del call
-    return await run()
+CallWrapper = Callable[[ToolCall, Callable[[], Awaitable[ToolResult]]], Awaitable[ToolResult]]
+"""Function that wraps each call without a recorded result: it runs the call, or returns another result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +74,7 @@ class Dispatcher:
     log_content: bool = True
     redact: Redact = str
     artifacts: ArtifactStore | None = None
-    around: CallWrapper = unwrapped
+    around: CallWrapper = lambda _, run: run()
     pictures: bool = True
 
     async def run(

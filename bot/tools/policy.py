@@ -108,14 +108,18 @@ class Policy:
         return Call(tool.name, {**call.input, **given.model_dump(mode="json")}, tool.effects)
 
     async def _decision(self, asked: Call, turn: ToolExecutionContext) -> Decision:
-        """Return the decision on a call. A file that an instruction file includes or links to needs the same permission
-        as an instruction file: an operator's approval, or a rule marked `@trusted:`.
+        """Return the decision on a call: the strictest one of the loaded skills, the rules, and the rule that an instruction
+        file is written only with an operator's approval or a rule marked `@trusted:`.
         """
-        decision = None
+        decision, subjects = None, self._subjects(turn)
         if self.narrowing is not None:
-            subjects = self._subjects(turn)
             decision = await self.narrowing.refuses(asked, subjects, self._now(), turn.view())
-        decision = decision or self._judge(asked, turn)
+        if decision is None:
+            # Sending a file also requires the right to read it.
+            sent = asked.arguments.get("attachments", ()) if asked.tool == "chat_send" else ()
+            reads = [Call("read_file", {"path": path}, READS) for path in sent if isinstance(path, str)]
+            decisions = [self._judge(one, subjects, turn) for one in (asked, *reads)]
+            decision = min(decisions, key=lambda one: STRICT[one.outcome])
         path = asked.arguments.get("path")
         if asked.tool not in {"write_file", "edit_file"} or not isinstance(path, str) or "\0" in path:
             return decision
@@ -130,18 +134,10 @@ class Policy:
     def _now(self, **more: Any) -> PolicyContext:
         return PolicyContext(datetime.fromtimestamp(self.clock.now(), self.zone), **more)
 
-    def _judge(self, asked: Call, turn: ToolExecutionContext) -> Decision:
-        """Return the rules' decision. Sending a file also requires the right to read it. The stricter decision counts."""
-        sent = asked.arguments.get("attachments", ()) if asked.tool == "chat_send" else ()
-        reads = [Call("read_file", {"path": path}, READS) for path in sent if isinstance(path, str)]
-        decisions = [self._judge_one(one, turn) for one in (asked, *reads)]
-        return min(decisions, key=lambda one: STRICT[one.outcome])
-
-    def _judge_one(self, asked: Call, turn: ToolExecutionContext) -> Decision:
+    def _judge(self, asked: Call, subjects: Sequence[Subject], turn: ToolExecutionContext) -> Decision:
         """Return the rules' decision on one call. Text by people who may not make this call themselves counts as foreign."""
         origin = taint.seen(turn.view())
         now = self._now(taint=origin.taint, private=turn.private)
-        subjects = self._subjects(turn)
         decision = self.rules.judge(asked, subjects, now)
         others = [self._subject(turn, person) for person in sorted(origin.people - set(turn.people))]
         if decision.outcome == "deny" or not others:
