@@ -301,7 +301,8 @@ class Gateway:
             found["access"] = PartHealth(ok=False, detail=problem, needed=False)
         if role := services.leadership.role():
             found["cluster"] = PartHealth(ok=True, detail=role)
-        for name, trouble in self.mcp.troubles().items():
+        for name, server in self.mcp.servers.items():
+            trouble = server.lasting_trouble(0.0)
             found[f"mcp {name}"] = PartHealth(ok=not trouble, detail=trouble, needed=False)
         for name, channel in self.channels.items():
             health, silence = channel.health(), self.watch.silent(name)

@@ -187,7 +187,8 @@ class Maintenance:
             self._tell("model", "", "model_again", "")
 
     async def _check_servers(self) -> None:
-        for name, trouble in self.servers.troubles(AWAY_SECONDS).items():
+        for name, server in self.servers.servers.items():
+            trouble = server.lasting_trouble(AWAY_SECONDS)
             self._tell(f"mcp {name}", "server", "server_again", trouble, name=name)
 
     def _tell(self, subject: str, key: str, again: str, trouble: str, **more: str) -> None:

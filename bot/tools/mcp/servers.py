@@ -120,6 +120,11 @@ class Server:
         self.settled.set()
         self.log.write("mcp", f"the server {self.name} is down", level="warn", cause=self.trouble, was=was)
 
+    def lasting_trouble(self, seconds: float) -> str:
+        """Return the failure, for operators; "" if the server works or failed less than `seconds` ago."""
+        lasts = self.down_since is not None and self.clock.monotonic() - self.down_since >= seconds
+        return self.trouble if lasts else ""
+
     # ------------------------------------------------------------ a connection
 
     async def _connection(self) -> None:
@@ -379,12 +384,3 @@ class McpServers(ToolCatalog):
     def sources(self) -> Mapping[str, str]:
         states = {"down": "not running", "starting": "starting"}
         return {name: states.get(one.state, f"{len(one.tools)} tools") for name, one in self.servers.items()}
-
-    def troubles(self, seconds: float = 0.0) -> Mapping[str, str]:
-        """Return each server's failure for operators; "" if the server works or failed less than `seconds` ago."""
-        return {
-            name: one.trouble
-            if one.down_since is not None and one.clock.monotonic() - one.down_since >= seconds
-            else ""
-            for name, one in self.servers.items()
-        }

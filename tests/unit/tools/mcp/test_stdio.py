@@ -157,14 +157,14 @@ async def test_what_is_no_message_is_passed_over(start: Start, mode: str) -> Non
 async def test_only_what_stays_away_is_worth_a_report(start: Start) -> None:
     clock = FakeClock()
     rig = await start(clock, one=raw("once"))
-    assert rig.all.troubles(60) == {"one": ""}
+    assert rig["one"].lasting_trouble(60) == ""
     rig["one"]._ended("the test says so")
     await until(lambda: rig["one"].state == "down")
-    assert rig.all.troubles(60) == {"one": ""}
+    assert rig["one"].lasting_trouble(60) == ""
     for _ in range(8):
         await clock.advance(10)
-    await until(lambda: rig.all.troubles(60)["one"] != "")
-    assert rig.all.troubles() == rig.all.troubles(60)
+    await until(lambda: rig["one"].lasting_trouble(60) != "")
+    assert rig["one"].lasting_trouble(0) == rig["one"].lasting_trouble(60)
 
 
 async def test_pages_without_an_end_have_one_here(start: Start) -> None:
