@@ -20,12 +20,18 @@ class ShipmateError(Exception):
 
     sentence: ClassVar[str] = "any"
     """Key of the sentence for people. The sentences are in the section `errors` of `bot/words`."""
-    exit_code = 1
+    exit_code: ClassVar[int] = 1
 
     def __init__(self, message: str | None = None, **facts: Any) -> None:
         """`facts` are values for the attributes that the class declares."""
         super().__init__(message or (self.__doc__ or "").strip().splitlines()[0])
         self.__dict__.update(facts)
+
+    def __init_subclass__(cls, **facts: Any) -> None:
+        """`facts` are values for the class attributes that a base class declares."""
+        super().__init_subclass__()
+        for name, value in facts.items():
+            setattr(cls, name, value)
 
     @property
     def person(self) -> str:
@@ -51,20 +57,16 @@ class TurnFailed(ShipmateError):
         return say(f"turn.{self.key}", **self.values)
 
 
-class ConfigError(ShipmateError):
+class ConfigError(ShipmateError, exit_code=78):
     """The configuration in ship.json or the environment is invalid. `findings` has a line for each mistake."""
-
-    exit_code = 78
 
     def __init__(self, *findings: str) -> None:
         super().__init__("\n".join(findings))
         self.findings = findings
 
 
-class Unavailable(ShipmateError):
+class Unavailable(ShipmateError, exit_code=75):
     """Another process uses the port, the `.ship` folder or the token."""
-
-    exit_code = 75
 
 
 class NotFound(ShipmateError):
@@ -79,10 +81,8 @@ class ChannelError(ShipmateError):
     """A channel failed."""
 
 
-class ChannelRefused(ChannelError):
+class ChannelRefused(ChannelError, exit_code=78):
     """The platform refuses the channel's token."""
-
-    exit_code = 78
 
 
 class RightMissing(ChannelRefused):
@@ -102,122 +102,91 @@ class FileFailed(ChannelError):
     code: ClassVar[str] = "failed"
 
 
-class FileGone(FileFailed):
+class FileGone(FileFailed, why="it is not there any more", code="gone"):
     """The file does not exist, no longer exists, or may not be seen by this bot."""
 
-    why = "it is not there any more"
-    code = "gone"
 
-
-class FileForbidden(FileFailed):
+class FileForbidden(FileFailed, why="I have not been given the right to read files here", code="forbidden"):
     """The bot lacks the permission to read files."""
 
-    why = "I have not been given the right to read files here"
-    code = "forbidden"
 
-
-class FileTooLarge(FileFailed):
+class FileTooLarge(FileFailed, why="it is too large", code="large"):
     """The file is larger than the caller accepts, or larger than the platform lets bots download."""
 
-    why = "it is too large"
-    code = "large"
 
-
-class FileUnreachable(FileFailed):
+class FileUnreachable(FileFailed, why="it could not be fetched just now", code="unreachable"):
     """The download failed for a reason that may pass."""
 
-    why = "it could not be fetched just now"
-    code = "unreachable"
 
-
-class TranscriptionFailed(FileFailed):
+class TranscriptionFailed(FileFailed, why="it could not be heard just now", code="unheard"):
     """A recording was not transcribed."""
 
-    why = "it could not be heard just now"
-    code = "unheard"
 
-
-class DeliveryFailed(ChannelError):
+class DeliveryFailed(ChannelError, sentence="undelivered"):
     """The message was not delivered. The outbox stores `code` as the reason."""
 
-    sentence = "undelivered"
     code: ClassVar[str] = "failed"
 
 
-class DeliveryThrottled(DeliveryFailed):
+class DeliveryThrottled(DeliveryFailed, code="throttled"):
     """The platform demands a wait of `retry_after` seconds. The message was certainly not sent. If
     `everywhere` is True, the limit applies to all chats; otherwise it applies only to this chat.
     """
 
-    code = "throttled"
     retry_after: float
     everywhere: bool = False
 
 
-class DeliveryUncertain(DeliveryFailed):
+class DeliveryUncertain(DeliveryFailed, code="uncertain"):
     """The message may have reached the chat, but the platform's response was lost."""
 
-    code = "uncertain"
 
-
-class EditRefused(DeliveryFailed):
+class EditRefused(DeliveryFailed, code="edit refused"):
     """A message cannot be edited: the message is unchanged, deleted or no longer editable."""
 
-    code = "edit refused"
 
-
-class FileRefused(DeliveryFailed):
+class FileRefused(DeliveryFailed, code="file refused"):
     """A file cannot be sent to a chat, and certainly was not sent. `forbidden` is True if the bot lacks a
     permission.
     """
 
-    code = "file refused"
     forbidden: bool = False
 
 
-class FilesMissing(DeliveryFailed):
+class FilesMissing(DeliveryFailed, code="file refused"):
     """A message was delivered without the files in `names`. The chat has been notified."""
 
-    code = "file refused"
     names: Sequence[str]
 
 
-class DeliveryPartial(DeliveryFailed):
+class DeliveryPartial(DeliveryFailed, sentence="partial", code="partial"):
     """Only the first `sent` of `parts` parts of a long message were delivered. The other parts certainly were not."""
 
-    sentence = "partial"
-    code = "partial"
     sent: int
     parts: int
 
 
-class DeliveryDeferred(DeliveryFailed):
+class DeliveryDeferred(DeliveryFailed, sentence="deferred", code="deferred"):
     """Sending is limited for `wait` seconds. The message stays in the outbox and is sent later."""
 
-    sentence = "deferred"
-    code = "deferred"
     wait: float
 
 
-class TargetGone(DeliveryFailed):
+class TargetGone(DeliveryFailed, code="gone"):
     """The bot can no longer write to the chat, because the bot was blocked or removed, or the channel was archived."""
 
-    code = "gone"
 
-
-class ClaimUnfounded(DeliveryFailed):
+class ClaimUnfounded(DeliveryFailed, code="unfounded"):
     """The message was not sent, because its sentence `claim` says that something was done although no tool did it."""
 
-    code = "unfounded"
     claim: str
 
 
-class ModelError(ShipmateError):
+class ModelError(ShipmateError, sentence="model"):
     """A model call failed. `status` is the HTTP status, `request_id` is the provider's id. `stop_reason`, `usage` (keys
     as in the log) and `cost_usd` are set if the provider reported them for an answer that had begun.
     """
 
-    sentence = "model"
     retryable = False
     status: int | None = None
     request_id: str | None = None
@@ -230,37 +199,27 @@ class ModelError(ShipmateError):
         self.stop_reason, self.usage, self.cost_usd = stop_reason, usage, cost_usd
 
 
-class ModelRefused(ModelError):
+class ModelRefused(ModelError, sentence="model_refused", exit_code=78):
     """The provider refuses the API key, or the account may not pay."""
 
-    sentence = "model_refused"
-    exit_code = 78
 
-
-class ModelUnknown(ModelError):
+class ModelUnknown(ModelError, sentence="model_unknown"):
     """The provider does not have this model, or does not give this account access to it."""
 
-    sentence = "model_unknown"
 
-
-class ModelMisconfigured(ModelError):
+class ModelMisconfigured(ModelError, sentence="model_setup"):
     """`llm.baseUrl` is not an endpoint of the Messages API."""
 
-    sentence = "model_setup"
 
-
-class OneModel(ModelUnknown):
+class OneModel(ModelUnknown, sentence="one_model"):
     """Another model was requested, but the built-in demo model is the only model."""
 
-    sentence = "one_model"
 
-
-class ContextOverflow(ModelError):
+class ContextOverflow(ModelError, sentence="overflow"):
     """The prompt does not fit into the model's context window. `tokens` (of the prompt) and `window` (of the model) are
     set if the provider reported them.
     """
 
-    sentence = "overflow"
     tokens: int | None = None
     window: int | None = None
 
@@ -277,13 +236,12 @@ class RequestTooLarge(ContextOverflow):
     """The request has too many bytes for the provider."""
 
 
-class RequestInvalid(ModelError):
+class RequestInvalid(ModelError, sentence="request_invalid"):
     """The provider rejects the request as malformed. `about_files` is True if the provider refuses files in the request, and
     `blind` is True if the model accepts no files at all. `place` is the block that the provider names, as (index of the
     message, index of the block).
     """
 
-    sentence = "request_invalid"
     about_files: bool = False
     blind: bool = False
     place: tuple[int, int] | None = None
@@ -297,43 +255,33 @@ class ThinkingUnbound(RequestInvalid):
     """A thinking block follows a message that has changed. Retry once without thinking blocks."""
 
 
-class ProviderBusy(ModelError):
+class ProviderBusy(ModelError, retryable=True):
     """The provider cannot answer now. Retry after `retry_after` seconds, if the provider named a time."""
 
-    retryable = True
     retry_after: float | None = None
 
 
-class RateLimited(ProviderBusy):
+class RateLimited(ProviderBusy, sentence="busy"):
     """The provider received too many requests (status 429)."""
 
-    sentence = "busy"
 
-
-class Overloaded(ProviderBusy):
+class Overloaded(ProviderBusy, sentence="overloaded"):
     """The provider is overloaded (status 5xx or 529)."""
 
-    sentence = "overloaded"
 
-
-class ProviderFailing(Overloaded):
+class ProviderFailing(Overloaded, sentence="failing"):
     """The provider fails or is too slow (timeouts, and statuses 5xx except 503 and 529)."""
 
-    sentence = "failing"
 
-
-class SpendLimit(ModelError):
+class SpendLimit(ModelError, sentence="spend_limit"):
     """A spending limit at the provider is reached (status 429 or 402). Waiting does not help."""
 
-    sentence = "spend_limit"
 
-
-class BudgetSpent(ModelError):
+class BudgetSpent(ModelError, sentence="budget_spent"):
     """The daily budget of a chat or person is spent, and no operator allowed more. The next day begins at
     `until`, in epoch seconds.
     """
 
-    sentence = "budget_spent"
     until: float
 
     @property
@@ -341,18 +289,12 @@ class BudgetSpent(ModelError):
         return f"{super().person} {say('time.again', time=times.date(self.until))}"
 
 
-class StreamBroken(ModelError):
+class StreamBroken(ModelError, sentence="broken", retryable=True):
     """The answer was cut off, stalled or garbled. No part of the answer was executed."""
 
-    sentence = "broken"
-    retryable = True
 
-
-class ModelUnreachable(ModelError):
+class ModelUnreachable(ModelError, sentence="unreachable", retryable=True):
     """The provider cannot be reached."""
-
-    sentence = "unreachable"
-    retryable = True
 
 
 class ToolError(ShipmateError):
@@ -363,13 +305,12 @@ class ToolInputInvalid(ToolError):
     """The arguments of a tool call do not match the tool's schema."""
 
 
-class CommandFailed(ToolError):
+class CommandFailed(ToolError, sentence="command"):
     """A command ended with a non-zero exit code; the code is negative if a signal ended the command. `limit` is the
     time limit in seconds, if the limit ended the command. `over` is the name of a resource if the command was stopped because
     it used too much of that resource.
     """
 
-    sentence = "command"
     status: int
     stdout: str
     stderr: str
@@ -389,10 +330,8 @@ class NoReadableText(ShipmateError):
         self.limit = limit
 
 
-class StorageError(ShipmateError):
+class StorageError(ShipmateError, sentence="storage"):
     """The disk or the database refuses an operation."""
-
-    sentence = "storage"
 
 
 @contextlib.contextmanager
