@@ -62,8 +62,7 @@ class PendingUser:
     name: str = ""
 
 
-_NOBODY = ChannelLists()
-"""Empty lists of a channel that the file does not name."""
+_NOBODY = ChannelLists()  # Empty lists of a channel that the file does not name
 
 
 class AccessList:

@@ -34,8 +34,7 @@ EXAMPLES: tuple[Choice, ...] = ("what", "remind", "weekly")
 class Approval:
     """A request for approval. If its `subject` is a person, no tool call waits for the verdict."""
 
-    request_id: str
-    """Id of the turn that asks. If a person asks for access, the id of that request."""
+    request_id: str  # Id of the turn that asks. If a person asks for access, the id of that request.
     chat_key: ChatKey
     channel: str | None
     user_id: str | None  # id of the person who caused the call

@@ -16,8 +16,7 @@ from bot.contracts.messages import ORIGIN, Provenance, unpacked
 Effect = Literal["read", "write", "run", "network", "message", "delegate"]
 """Effect of a tool call, on which permissions depend. `delegate`: the call makes further calls with their own permissions."""
 READS: frozenset[Effect] = frozenset({"read"})
-MCP = "mcp__"
-"""Prefix of the names of MCP servers' tools, `mcp__<server>__<tool>`, and of no other tool."""
+MCP = "mcp__"  # Prefix of the names of MCP servers' tools, `mcp__<server>__<tool>`, and of no other tool
 WRITES: frozenset[Effect] = frozenset({"write"})
 
 

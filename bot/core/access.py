@@ -21,12 +21,10 @@ from bot.contracts.messages import ABOUT, ONLY_TO, ArchiveLine, Command, Inbound
 from bot.tools.permissions.display import named
 from bot.words import Sentence, say, sentence
 
-ALIASES = {"clear": "new", "usage": "stats"}
-"""Maps each alias to the name of the command that it runs."""
+ALIASES = {"clear": "new", "usage": "stats"}  # Maps each alias to the name of the command that it runs
 MOST_CALLED = 1_000
 """Max number of people and chats whose display names are kept in memory. Messages to operators show these names."""
-SECONDS = 15.0
-"""Timeout in seconds for asking a platform which groups a person belongs to."""
+SECONDS = 15.0  # Timeout in seconds for asking a platform which groups a person belongs to
 
 
 @dataclass(eq=False)
@@ -97,8 +95,7 @@ class Memberships:
 
 
 EVERYONE = "*"
-_ANYBODY = "\0nobody"
-"""User id that is on no list. It stands for any stranger."""
+_ANYBODY = "\0nobody"  # User id that is on no list. It stands for any stranger.
 _M = TypeVar("_M", bound=BaseModel)
 
 

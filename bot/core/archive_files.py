@@ -26,14 +26,10 @@ from bot.contracts.messages import ArchiveLine, HistoryPage, HistoryQuery
 from bot.storage import file_names, jsonl
 from bot.storage.jsonl import on_disk
 
-SEQ = "seq"
-"""Key of the event number in an archive line's `meta` object."""
-NEWEST = 100
-"""Max archive lines of a chat whose events are looked up in the log. The newest lines are used."""
-NAME_LINES = 20
-"""Max lines per chat that are searched for names of people. The newest lines are searched."""
-NAMES_SHOWN = 3
-"""Max names of people that are shown for a chat."""
+SEQ = "seq"  # Key of the event number in an archive line's `meta` object
+NEWEST = 100  # Max archive lines of a chat whose events are looked up in the log. The newest lines are used.
+NAME_LINES = 20  # Max lines per chat that are searched for names of people. The newest lines are searched.
+NAMES_SHOWN = 3  # Max names of people that are shown for a chat
 MAIN = ".jsonl"
 _ROTATED = re.compile(r"[^.]*\.archive-([1-9][0-9]{0,8})\.jsonl")
 _REVISED_FILES = 10_000  # max rotated files for which edits and removals are cached
@@ -211,8 +207,7 @@ class ChatStore:
         self._limit = max(1, archive_after_lines)
         self._tails: dict[str, tuple[int, int]] = {}
         """Size in bytes and number of lines of each main file that this process has written."""
-        self._dirty: set[str] = set()
-        """Names of chats with lines that are not fsynced."""
+        self._dirty: set[str] = set()  # Names of chats with lines that are not fsynced
         # The size is part of the cache's key, because retention or an erasure may rewrite a rotated file.
         self._revisions_of = lru_cache(_REVISED_FILES)(lambda path, _size: _revisions_in(disk.read(path)))
 

@@ -26,19 +26,15 @@ from bot.llm.transcription import HttpTranscriber
 from bot.picture_head import picture_of
 from bot.rss_monitor import RssMonitor
 
-STEP = "attachment"
-"""Value of `tool` in the metadata of artifacts that hold attached files."""
-HEAD = 2_000
-"""Max characters that the model is shown from the beginning of a file's text."""
+STEP = "attachment"  # Value of `tool` in the metadata of artifacts that hold attached files
+HEAD = 2_000  # Max characters that the model is shown from the beginning of a file's text
 SILENCE = "nothing is said in it"
 SECRETIVE = "it holds one of my own secrets"
-TOGETHER = 10_000_000
-"""Max total bytes of all pictures and PDFs of one message that the model is shown."""
+TOGETHER = 10_000_000  # Max total bytes of all pictures and PDFs of one message that the model is shown
 _AT_ONCE = 262_144
 _OVERLAP = 4_096
 """Bytes that two consecutive chunks of a file share, so that a secret that crosses the border is found."""
-READ_SECONDS = 45.0
-"""Timeout in seconds for reading all files of one message."""
+READ_SECONDS = 45.0  # Timeout in seconds for reading all files of one message
 AT_ONCE = 16
 UNDER_WAY = 64_000_000
 """Max total bytes of files that are read at the same time, in all chats. Reading a file needs several times its size in memory."""

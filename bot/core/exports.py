@@ -24,16 +24,14 @@ from bot.core.event_log import EventLog
 from bot.core.events import Event
 from bot.storage import file_names, jsonl
 
-BATCH = 200
-"""Max events that an export reads at once."""
+BATCH = 200  # Max events that an export reads at once
 SYNC_SECONDS = 5.0
 """Interval in seconds between two fsyncs of an export, each followed by an update of the cursor. After a power failure, the
 work of one interval is repeated.
 """
 GATHER_SECONDS = 0.05
 """Delay in seconds before new events are read, so that one read returns the events of several commits."""
-RETRY_SECONDS = 2.0
-"""Interval in seconds between retries while the disk refuses writes."""
+RETRY_SECONDS = 2.0  # Interval in seconds between retries while the disk refuses writes
 BOT_USER = "bot"
 
 
@@ -85,14 +83,11 @@ class Exporter:
         self._event_log = event_log
         self._clock = clock
         self._log = log
-        self._at: int | None = None
-        """Number of the newest exported event; None until the cursor is read."""
-        self._kept = 0
-        """Number of the newest event whose exported output is certainly on disk."""
+        self._at: int | None = None  # Number of the newest exported event; None until the cursor is read
+        self._kept = 0  # Number of the newest event whose exported output is certainly on disk
         self._more, self._soon = asyncio.Event(), asyncio.Event()
         """Two flags: new work has arrived; a caller waits in `flush`."""
-        self._passed = asyncio.Event()
-        """Flag that is set when the next pass over the log has ended."""
+        self._passed = asyncio.Event()  # Flag that is set when the next pass over the log has ended
         self._keep_at = 0.0
         self._trouble, self._log_has_cursor = False, True
         self._task: asyncio.Task[None] | None = None
@@ -362,8 +357,7 @@ class ArchiveExport(Export):
         self._fold = LineFold(log)
         self._due: dict[ChatKey, dict[int, tuple[int, bytes]]] = {}
         """Lines to write, by chat and event, each with the number of the oldest event from which it was built."""
-        self._positions: dict[ChatKey, int] = {}
-        """Number of the newest exported event of each chat."""
+        self._positions: dict[ChatKey, int] = {}  # Number of the newest exported event of each chat
 
     @property
     def rests_on(self) -> int | None:

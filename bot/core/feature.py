@@ -47,11 +47,9 @@ from bot.tools.dispatch import ToolWatch
 from bot.tools.registry import Registry
 
 PACKAGE = "bot.features"
-GROUP = "shipmate.features"
-"""Name of the entry point group in which other packages register features."""
+GROUP = "shipmate.features"  # Name of the entry point group in which other packages register features
 
-UNKNOWN = ""
-"""Key in `commands` for the command that handles unknown command names."""
+UNKNOWN = ""  # Key in `commands` for the command that handles unknown command names
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,8 +122,7 @@ class Hooks:
     signals: Mapping[str, Command] = field(default_factory=dict)
     approvals: Approvals | None = None
     """Asks people for approval of calls. Without this hook, calls that need an approval are denied."""
-    asks: Questions | None = None
-    """Asks a person the questions of tools. Without this hook, nobody is asked."""
+    asks: Questions | None = None  # Asks a person the questions of tools. Without this hook, nobody is asked.
     serves: Sequence[Callable[[], Coroutine[Any, Any, None]]] = ()  # run while the gateway runs
     questions: Callable[[ChatKey, UserRef], list[ShownQuestion]] | None = None
     """Returns a chat's open questions that this person may see."""

@@ -33,8 +33,7 @@ from bot.tools.context import Recalls
 from bot.words import Sentence, say, sentence, speaking
 
 DAY = 24 * 3600.0
-MOST_WORDS = 8
-"""Max words of a search for conversations. Further words are ignored."""
+MOST_WORDS = 8  # Max words of a search for conversations. Further words are ignored.
 
 
 @dataclass(eq=False)

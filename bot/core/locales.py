@@ -22,8 +22,7 @@ from bot.core.chats import NO_CHAT, Chats, Fact
 from bot.core.events import FactSet
 from bot.words import CATALOGUES, DEFAULT, UTC, Reader, language_of, times
 
-NEAR = 3
-"""Max time zones suggested for an unknown name."""
+NEAR = 3  # Max time zones suggested for an unknown name
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +37,7 @@ class Locale:
     zone_chosen: bool = False
 
 
-KIND = "locale"
-"""Kind of the `FactSet` events that store locales. The key of an event is the person."""
+KIND = "locale"  # Kind of the `FactSet` events that store locales. The key of an event is the person.
 
 
 class Locales:
@@ -52,8 +50,7 @@ class Locales:
         self._zone = zone
         self._chat: Chat | None = None
         """The gateway's own chat, kept in memory because locales are stored in its log."""
-        self._scripts: dict[UserRef, str] = {}
-        """Script of each person's last message: `latin` or `chinese`."""
+        self._scripts: dict[UserRef, str] = {}  # Script of each person's last message: `latin` or `chinese`
 
     async def load(self) -> None:
         """Load the gateway's own chat. Before this call, no locale is stored. Raises `errors.StorageError`."""
@@ -107,8 +104,7 @@ class Locales:
         return Reader(next(fits, codes[0]), locale.zone or zone or self._zone, own)
 
 
-MOST_READ = 500
-"""Max characters of a message from which its script is detected."""
+MOST_READ = 500  # Max characters of a message from which its script is detected
 
 
 def _script(words: str) -> str | None:

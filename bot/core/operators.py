@@ -104,10 +104,8 @@ def who_decided(verdict: Verdict, nameless: str) -> str:
 
 PROBE_SECONDS = 5.0
 ASK_SECONDS = 30.0
-AWAY_SECONDS = 60.0
-"""Operators are alerted if an MCP server is unavailable for longer than this many seconds."""
-LOW_DISK = (0.02, 0.10)
-"""Shares of free disk space below which operators are warned, in ascending order."""
+AWAY_SECONDS = 60.0  # Operators are alerted if an MCP server is unavailable for longer than this many seconds
+LOW_DISK = (0.02, 0.10)  # Shares of free disk space below which operators are warned, in ascending order
 WELL_AGAIN = 1.2
 """Factor on a share in `LOW_DISK`. The alert ends when the free share exceeds this product; the gap prevents repeated alerts."""
 KEEP_ARTIFACT_DAYS = 30

@@ -26,16 +26,13 @@ from bot.core.rate_limit import RateLimiter
 from bot.core.services import Services
 from bot.words import say, sentence, speaking
 
-SEND_SECONDS = 120.0
-"""Timeout in seconds of a send. After a time-out, the message may still have been sent."""
-FILE_SECONDS = 240.0
-"""Timeout in seconds of sending a file."""
+SEND_SECONDS = 120.0  # Timeout in seconds of a send. After a time-out, the message may still have been sent.
+FILE_SECONDS = 240.0  # Timeout in seconds of sending a file
 FILE_PATIENCE = 40.0
 """Max seconds for which sending a file is retried while the platform is connected. Then the chat gets a notice instead, so
 that the file does not delay later messages any longer.
 """
-AGAIN_SECONDS = 5.0
-"""Interval in seconds between retries of an edit whose outcome is unknown."""
+AGAIN_SECONDS = 5.0  # Interval in seconds between retries of an edit whose outcome is unknown
 REPEAT_SECONDS = (0.0, 8.0, 64.0, 600.0, 3_600.0)
 """Intervals in seconds before repeats of a message that may not have arrived. They grow, because a repeat may be a duplicate."""
 LIVE_SECONDS = 10.0

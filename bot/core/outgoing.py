@@ -56,8 +56,7 @@ class OutboxRow(Queued, kw_only=True):
     chat: ChatKey
     turn: str | None
     queued_at: float
-    seq: int = 0
-    """Number of the event that queued the row."""
+    seq: int = 0  # Number of the event that queued the row
     state: Literal["queued", "sending"] = "queued"
     boot: str = ""
     message_id: str | None = None
@@ -128,8 +127,7 @@ class Question:
     asked: Approval
     asked_at: float
     turn: str | None
-    seq: int
-    """Number of the event that asked the question."""
+    seq: int  # Number of the event that asked the question
     verdict: Verdict | None = None
     decided_at: float = 0.0
     decided: int = 0

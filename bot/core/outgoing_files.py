@@ -19,10 +19,8 @@ from bot.core.chats import Chats
 from bot.core.events import StoredFile
 from bot.core.services import Services
 
-LONGEST_NAME = 120
-"""Max characters of a file name that is sent to a platform."""
-MOST_WAITING = 200_000_000
-"""Max total bytes of the files that wait to be sent."""
+LONGEST_NAME = 120  # Max characters of a file name that is sent to a platform
+MOST_WAITING = 200_000_000  # Max total bytes of the files that wait to be sent
 PIECE = 32_768
 """Number of bytes of a file that are searched for secrets at a time. The regex search of one piece blocks all Python threads."""
 LONGEST_SECRET = 8_192

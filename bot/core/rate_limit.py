@@ -12,12 +12,10 @@ from bot.contracts.channel import Manifest, Pace
 from bot.contracts.environment import Clock
 from bot.core.outgoing import Address
 
-MOST_BUDGETS = 4_096
-"""Max budgets in memory. If there are more, unused budgets are removed."""
+MOST_BUDGETS = 4_096  # Max budgets in memory. If there are more, unused budgets are removed.
 LONGEST_WAIT = 24 * 3600.0
 SHORTEST_WAIT = 0.1
-UNSAID = 1.0
-"""Seconds to wait if a platform asks the bot to wait, but does not say how long."""
+UNSAID = 1.0  # Seconds to wait if a platform asks the bot to wait, but does not say how long
 UNLIMITED = Pace(burst=1_000_000, every=0.000_001)
 MAX_WAIT = 60.0
 """Max seconds for which a message waits at a platform's request. If the platform asks for a longer wait, the message is postponed."""

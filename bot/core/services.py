@@ -66,8 +66,7 @@ class Environment:
     rng: random.Random = field(default_factory=random.SystemRandom)
     wrap_log: Callable[[EventLog], EventLog] = lambda made: made
     wrap_channel: Callable[[Channel], Channel] = lambda made: made
-    pace: float = 1.0
-    """Network seconds per second of `clock`; see `ChannelDeps.pace`."""
+    pace: float = 1.0  # Network seconds per second of `clock`; see `ChannelDeps.pace`
     leadership: Leadership = field(default_factory=SoleLeader)
 
 
@@ -77,15 +76,13 @@ class Services(Environment):
 
     settings: config.Settings
     log: JsonlLog
-    boot: str
-    """Id of this run of the process."""
+    boot: str  # Id of this run of the process
     redact: Redactor
     manifests: Mapping[str, Manifest]
     channels: Mapping[str, Channel]
     lists: AccessList
     operators: Operators
     artifacts: ArtifactStore
-    notes: NoteStore
-    """Files of the `memory` tool."""
+    notes: NoteStore  # Files of the `memory` tool
     guard: FileGuard
     skills: SkillFolder

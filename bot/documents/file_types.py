@@ -12,10 +12,8 @@ from bot.picture_head import is_picture, kind_of
 
 FileType = Literal["text", "picture", "pdf", "office", "recording"]
 
-SNIFF = 8_192
-"""Number of bytes at the start of a file that the tools read to recognise text."""
-SAMPLE = 65_536
-"""Number of bytes at the start of a file that are read to detect the file's encoding."""
+SNIFF = 8_192  # Number of bytes at the start of a file that the tools read to recognise text
+SAMPLE = 65_536  # Number of bytes at the start of a file that are read to detect the file's encoding
 _CONTROLS = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 _BOMS = (
     (codecs.BOM_UTF8, "utf-8-sig"),

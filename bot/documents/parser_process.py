@@ -15,8 +15,7 @@ from bot.picture_head import MOST_BYTES, SHRUNK, SIDE, picture_of
 
 SECONDS = 30.0
 READER = Path(__file__).with_name("reader.py")
-LARGEST = 16_000_000
-"""Max bytes of a picture. Larger pictures are refused instead of being shrunk."""
+LARGEST = 16_000_000  # Max bytes of a picture. Larger pictures are refused instead of being shrunk.
 PDF_BYTES = 7_000_000
 """Max bytes of a PDF that the model gets as a file. A PDF of this size, encoded in base64, fits into an artifact."""
 _WHY: dict[str, str] = {

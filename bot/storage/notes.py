@@ -37,8 +37,7 @@ class Written:
     taint: Taint = Taint.NONE
 
 
-MOST = 50
-"""Max sources that are stored for a line. The newest are kept."""
+MOST = 50  # Max sources that are stored for a line. The newest are kept.
 _Source = TypeVar("_Source")
 
 
@@ -131,21 +130,16 @@ class MemoryFile:
     written: tuple[tuple[Written, ...], ...]
 
 
-LARGEST = 32 * 1024
-"""Max bytes of a memory file."""
+LARGEST = 32 * 1024  # Max bytes of a memory file
 MOST_LINES = 2_000
 ALL_BYTES = 256 * 1024
-MOST_FILES = 100
-"""Max memory files of a chat or person."""
+MOST_FILES = 100  # Max memory files of a chat or person
 DEEPEST = 4
-LONGEST = 180
-"""Max bytes of a path that is encoded as a file name."""
+LONGEST = 180  # Max bytes of a path that is encoded as a file name
 SESSION = "session.md"
 """Path of a chat's session memory. The file is listed among the chat's memory files, but the model cannot write it."""
-LARGEST_SESSION = 256 * 1024
-"""Max bytes of a session memory's file. A larger file is ignored."""
-LINES = ".lines"
-"""Suffix of the file with the sources of a memory file's lines."""
+LARGEST_SESSION = 256 * 1024  # Max bytes of a session memory's file. A larger file is ignored.
+LINES = ".lines"  # Suffix of the file with the sources of a memory file's lines
 _WORDS = ".md"
 _PEOPLE = "people"
 _FAILURE = "memory files cannot be used"

@@ -19,8 +19,7 @@ Catalogue = Mapping[str, str | Mapping[str, str]]
 """Sentences by key (`section.name`). Each sentence is a format string. A sentence with a `count` has two format
 strings: one for 1 and one for other numbers.
 """
-DEFAULT = "en"
-"""Language for people who have chosen none, and for sentences that are missing in a catalogue."""
+DEFAULT = "en"  # Language for people who have chosen none, and for sentences that are missing in a catalogue
 _PLURAL = "other"
 
 
@@ -37,8 +36,7 @@ CATALOGUES: Mapping[str, Catalogue] = {
     for path in sorted(Path(__file__).parent.glob("*.toml"))
 }
 """Catalogues by language code, such as `en` or `zh`."""
-UTC = "UTC"
-"""Time zone of people who have chosen none."""
+UTC = "UTC"  # Time zone of people who have chosen none
 
 
 class Reader(NamedTuple):
