@@ -113,7 +113,7 @@ def edit(
         chat_key = ChatKey.parse(whose.key) if whose.kind == "chat" else None
     by = Written(int(SystemClock().now() * 1000), "", chat_key, "operator")
     with changing(root) as disk:
-        asyncio.run(_store(root, disk).put(whose, file, words, by))
+        asyncio.run(_store(root, disk).change(whose, file, lambda _: words, by))
     say(f"{file} of {whose.key} is written.")
 
 

@@ -34,7 +34,6 @@ class LogKind:
 
 
 def _kinds(table: dict[str, Any]) -> tuple[dict[str, LogKind], dict[str, Detail]]:
-    """Return the log kinds, and the details that a line of any kind may have."""
     common = {name: Detail.parse(line) for name, line in table.pop("common").items()}
     shared, kinds = table.pop("shared"), dict[str, LogKind]()
     for kind, section in table.items():

@@ -129,7 +129,6 @@ class FileReader:
         return seen
 
     async def _fetch(self, file: SentFile) -> tuple[FileType, bytes]:
-        """Return a file's type and bytes. Raises `errors.NoReadableText` if the file is too large or not text."""
         data, size = bytearray(), file.attachment.size or 0
         kind: FileType = "recording" if file.attachment.spoken else "text"
         # `read` calls this only if the manifest says that the channel can fetch files.
@@ -150,7 +149,6 @@ class FileReader:
         return kind, bytes(data)
 
     async def _keep(self, found: tuple[FileType, bytes], file: SentFile) -> SeenFile:
-        """Store the file's text with secrets redacted, and the bytes that the model is shown."""
         (kind, data), artifacts, chat = found, self._services.artifacts, file.inbound.chat_key
         seen, words, shown = SeenFile(), "", None
         if kind == "picture":
@@ -201,7 +199,6 @@ class FileReader:
         raise errors.NoReadableText(why, "pages", found.pages)
 
     async def _picture(self, data: bytes, file: SentFile) -> tuple[bytes, ShownFile]:
-        """Return a picture, scaled down to a size that can be sent to the model. Raises `errors.NoReadableText`."""
         if not self._limits.pictures:
             raise errors.NoReadableText
         data = await parser_process.fitting(data, file.room)

@@ -174,7 +174,6 @@ class Exporter:
         return at
 
     async def _step(self) -> bool:
-        """Export the next batch of events. Return False if no events are left."""
         at = self._at = await self._begin() if self._at is None else self._at
         found = await self._event_log.after(at, BATCH)
         for n, event in found:

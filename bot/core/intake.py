@@ -200,7 +200,6 @@ class Intake:
         await self.event_log.committed(patient=False)
 
     async def _titles(self, chats: Collection[ChatKey]) -> dict[ChatKey, str]:
-        """Return a title for each conversation: the name that a person gave it, else its first words, else ""."""
         named = {chat: fact["name"] for chat in chats if (fact := self.chats.facts[TITLE].get(str(chat)))}
         first = await self.event_log.first_words([chat for chat in chats if chat not in named])
         return {chat: named.get(chat) or text.preview(first.get(chat, ""), LONGEST_TITLE) for chat in chats}

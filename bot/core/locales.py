@@ -108,7 +108,6 @@ MOST_READ = 500  # Max characters of a message from which its script is detected
 
 
 def _script(words: str) -> str | None:
-    """Return `latin` or `chinese` if the text is clearly in that script; else None."""
     words = re.sub(
         r"\S*[/@_\\.:]\S", " ", words[:MOST_READ]
     )  # without addresses and file names, which are Latin in every language
@@ -201,7 +200,6 @@ def _places() -> Mapping[str, list[str]]:
 
 
 def _key(name: str) -> str:
-    """Return a name in normalised form: without case, accents, spaces and hyphens."""
     plain = unicodedata.normalize("NFKD", name).casefold()
     return re.sub(r"[^\w/+-]|_|[+-](?!\d)", "", plain).removesuffix("市")
 

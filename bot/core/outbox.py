@@ -84,7 +84,6 @@ class Outbox:
         """By form of live message, the function for its final content. Without a function, the message is deleted at the end."""
 
     def _lock(self, row: OutboxRow) -> asyncio.Lock:
-        """Return the lock of a row's target. Only the lock's holder may send to this target."""
         return self._locks.setdefault(row.place, asyncio.Lock())
 
     async def _call(self, seconds: float, call: Coroutine[Any, Any, _T]) -> _T:
@@ -416,7 +415,6 @@ class Outbox:
         self.services.log.write("delivery", "a file cannot be sent; its chat is told", level="error", **about)
 
     async def _with_file(self, row: OutboxRow) -> Outbound:
-        """Return the message of a row, including its file. Raises `errors.FileRefused` if the file is missing or damaged."""
         message = self._message(row)
         if row.file is None:
             return message

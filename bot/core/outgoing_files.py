@@ -76,7 +76,6 @@ class OutgoingFiles:
             raise errors.FileRefused(f"{name} holds a secret of this installation")
 
     async def _holds_secret(self, data: bytes) -> bool:
-        """Return True if a file contains a secret of this installation as text in UTF-8, UTF-16 or Latin-1."""
         wide = {codecs.BOM_UTF16_LE: ["utf-16-le"], codecs.BOM_UTF16_BE: ["utf-16-be"]}.get(data[:2])
 
         def shows_secret(piece: bytes) -> bool:

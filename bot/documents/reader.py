@@ -161,9 +161,6 @@ _SKIPPED = frozenset({"Fallback", "tabs", "delText", "tracked-changes"})
 
 
 def _prose(package: zipfile.ZipFile, name: str, text: frozenset[str] = frozenset({"t"})) -> str:
-    """Return the text of paragraphs and tables in the zip entry `name` of an office file. `text` has the names of the XML
-    elements that contain text.
-    """
     root = ET.fromstring(package.read(name))  # noqa: S314 - the limits of this process protect from malicious XML
     return "".join(_words(root, text, inside=False, cell=False))
 

@@ -103,7 +103,6 @@ def sources(raw: bytes, note: bytes) -> tuple[tuple[Written, ...], ...]:
 
 
 def _about(raw: bytes, note: bytes) -> _Sources | None:
-    """Return the entry in `note` whose hash is the hash of the text `raw`; None if there is no such entry."""
     with contextlib.suppress(ValidationError):
         about = _SOURCES.validate_json(note)
         digest = hashlib.sha256(raw).hexdigest()
@@ -177,27 +176,50 @@ class NoteStore:
     ) -> MemoryFile:
         """Replace a file's text by the result of `change`. `change` runs on another thread; its argument is the old text,
         or None for a new file. Secrets are redacted. New lines have the source `by` and the sources that `also` returns
-        for the line. Raises `errors.ToolError` if the file or the owner's files would become too large.
+        for the line. Raises `errors.ToolError` if the file or the owner's files would become too large. Only an operator,
+        whose `by` has no request id, may change the session memory.
         """
         name = checked(path)
-        _own(owner, name)
-        return self._change(owner, name, change, by, also)
+        if by.request_id:
+            _own(owner, name)
+        sizes, old = self._sizes(owner), self._read(owner, name)
+        words = text.clean(self._redact(change(old.text if old is not None else None))).replace("\r\n", "\n")
+        if any(char not in "\n\t" and unicodedata.category(char) == "Cc" for char in words):
+            raise errors.ToolError("Memory files hold text only, without control characters.")
+        if old is None:
+            _free(sizes, name)
+        size = len(words.encode())
+        others = sum(size for path, size in sizes.items() if path not in {name, SESSION})
+        if size > LARGEST or words.count("\n") >= MOST_LINES:
+            raise errors.ToolError(
+                f"A memory file holds at most {LARGEST // 1024} kB and {MOST_LINES} lines. Nothing was written; make "
+                "it shorter, or use several files."
+            )
+        if others + size > ALL_BYTES or (old is None and len(sizes) >= MOST_FILES):
+            raise errors.ToolError(
+                f"There is room for {ALL_BYTES // 1024} kB in {MOST_FILES} memory files here. Nothing was written; "
+                "delete what is no longer needed."
+            )
+        before = list(zip(old.text.split("\n"), old.written, strict=True)) if old is not None else []
+        lines = words.split("\n")
+        written = zip(lines, carried(before, lines, [by]), strict=True)
+        more = ((also(line) if by in known else (), known) for line, known in written)
+        kept = tuple(tuple(dict.fromkeys((*new, *known)))[-MOST:] for new, known in more)
+        file = MemoryFile(name, words, kept)
+        self._write(owner, file)
+        return file
 
     @on_disk(_FAILURE, alone=True)
-    def put(self, owner: MemoryOwner, path: str, words: str, by: Written) -> MemoryFile:
-        """Replace a file's text by an operator's text. The file may be the session memory. Raises the errors of `change`."""
-        return self._change(owner, checked(path), lambda _: words, by, lambda _: ())
-
-    @on_disk(_FAILURE, alone=True)
-    def remove(self, owner: MemoryOwner, path: str) -> int:
-        """Delete a file, or all files below a path; return the number of deleted files. Refuses the session memory."""
-        _own(owner, checked(path))
-        return self._drop(owner, checked(path))
-
-    @on_disk(_FAILURE, alone=True)
-    def drop(self, owner: MemoryOwner, path: str | None = None) -> int:
-        """Delete a file or all files below a path. None deletes all files and the session memory. Returns the number of deleted files."""
-        return self._drop(owner, checked(path) if path is not None else None)
+    def drop(self, owner: MemoryOwner, path: str | None = None, *, session: bool = True) -> int:
+        """Delete a file or all files below a path; None deletes all files. Return the number of deleted files. If `session`
+        is False, refuse the session memory.
+        """
+        if path is not None and not session:
+            _own(owner, checked(path))
+        found = self._under(owner, checked(path)) if path is not None else list(self._sizes(owner))
+        for name in found:
+            self._unlink(owner, name)
+        return len(found)
 
     @on_disk(_FAILURE, alone=True)
     def move(self, owner: MemoryOwner, old: str, new: str, by: Written) -> int:
@@ -306,41 +328,6 @@ class NoteStore:
         written = sources(raw, self._disk.read(path.with_suffix(LINES)))
         return MemoryFile(name, raw.decode("utf-8", "replace"), written)
 
-    def _change(
-        self,
-        owner: MemoryOwner,
-        name: str,
-        change: Callable[[str | None], str],
-        by: Written,
-        also: Callable[[str], Sequence[Written]],
-    ) -> MemoryFile:
-        sizes, old = self._sizes(owner), self._read(owner, name)
-        words = text.clean(self._redact(change(old.text if old is not None else None))).replace("\r\n", "\n")
-        if any(char not in "\n\t" and unicodedata.category(char) == "Cc" for char in words):
-            raise errors.ToolError("Memory files hold text only, without control characters.")
-        if old is None:
-            _free(sizes, name)
-        size = len(words.encode())
-        others = sum(size for path, size in sizes.items() if path not in {name, SESSION})
-        if size > LARGEST or words.count("\n") >= MOST_LINES:
-            raise errors.ToolError(
-                f"A memory file holds at most {LARGEST // 1024} kB and {MOST_LINES} lines. Nothing was written; make "
-                "it shorter, or use several files."
-            )
-        if others + size > ALL_BYTES or (old is None and len(sizes) >= MOST_FILES):
-            raise errors.ToolError(
-                f"There is room for {ALL_BYTES // 1024} kB in {MOST_FILES} memory files here. Nothing was written; "
-                "delete what is no longer needed."
-            )
-        before = list(zip(old.text.split("\n"), old.written, strict=True)) if old is not None else []
-        lines = words.split("\n")
-        written = zip(lines, carried(before, lines, [by]), strict=True)
-        more = ((also(line) if by in known else (), known) for line, known in written)
-        kept = tuple(tuple(dict.fromkeys((*new, *known)))[-MOST:] for new, known in more)
-        file = MemoryFile(name, words, kept)
-        self._write(owner, file)
-        return file
-
     def _write(self, owner: MemoryOwner, file: MemoryFile) -> None:
         place, path, raw = self._path(owner, ""), self._path(owner, file.path), file.text.encode()
         if place.is_symlink() or place.parent.is_symlink():
@@ -356,12 +343,6 @@ class NoteStore:
 
     def _under(self, owner: MemoryOwner, name: str) -> list[str]:
         return [path for path in self._sizes(owner) if path == name or path.startswith(f"{name}/")]
-
-    def _drop(self, owner: MemoryOwner, name: str | None) -> int:
-        found = self._under(owner, name) if name is not None else list(self._sizes(owner))
-        for path in found:
-            self._unlink(owner, path)
-        return len(found)
 
     def _unlink(self, owner: MemoryOwner, name: str) -> None:
         path = self._path(owner, name)

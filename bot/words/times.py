@@ -61,9 +61,6 @@ def recent(moment: float, now: float) -> str:
 
 
 def _abbreviation(shown: datetime) -> str:
-    """Return the time zone's abbreviation. If it has none, return its distance from UTC, as in
-    `UTC+5:30`.
-    """
     name = shown.tzname() or ""
     if not name.startswith(("+", "-")):
         return name

@@ -116,7 +116,7 @@ async def memory(ports: ToolPorts, args: MemoryInput) -> str:
         return await _rename(ports, turn, args.old_path or "", args.new_path or "")
     owner, name = _file(turn, path)
     if args.command == "delete":
-        count = await ports.memory.remove(owner, name)
+        count = await ports.memory.drop(owner, name, session=False)
         if not count:
             raise errors.ToolError(f"There is no {text.preview(path, 120)}. Nothing was deleted.")
         return f"Deleted: {count} file{'' if count == 1 else 's'}."

@@ -221,8 +221,12 @@ async def test_folders_are_moved_and_removed_whole(shelf: Shelf) -> None:
     for taken in ("na.md", "NA.md", "na.md/x", "m"):
         with pytest.raises(errors.ToolError, match="already"):
             await shelf.store.move(CHAT, "m/old/a.md", taken, by("R1"))
-    assert await shelf.store.remove(CHAT, "m") == 2
-    assert await shelf.store.remove(CHAT, "m") == await shelf.store.move(CHAT, "m", "n", by("R1")) == 0
+    assert await shelf.store.drop(CHAT, "m", session=False) == 2
+    assert (
+        await shelf.store.drop(CHAT, "m", session=False)
+        == await shelf.store.move(CHAT, "m", "n", by("R1"))
+        == 0
+    )
     assert await shelf.text("na.md") == "na.md"
 
 
@@ -238,7 +242,7 @@ async def test_the_memory_of_the_conversation_can_only_be_read(shelf: Shelf) -> 
         with pytest.raises(errors.ToolError, match="only be viewed"):
             await shelf.store.move(CHAT, "a.md", path, by("R1"))
     with pytest.raises(errors.ToolError, match="only be viewed"):
-        await shelf.store.remove(CHAT, "session.md")
+        await shelf.store.drop(CHAT, "session.md", session=False)
     await shelf.write("session.md", "a person has none", owner=PERSON)
 
 
