@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import contextlib
 import html
+import itertools
 import json
 import os
 import re
 import stat
 import threading
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,7 @@ _FILE = re.compile(r"^file:(?://(?:localhost)?(?=/))?", re.IGNORECASE)
 """Start of a file URL on this machine (RFC 8089)."""
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|//")
 _NAMES = frozenset({"agent.md", "skill.md"})
+_SKILLS = (".claude", "skills")
 _SKIPPED = frozenset({".git", ".ship"})
 LARGEST = 256 * 1024
 """Max bytes of an instruction file that are read."""
@@ -78,7 +80,11 @@ class InstructionFileSet:
     """Change time (ctime in ns) by path, for each file that is an instruction file by its name or by inclusion."""
 
     def holds(self, path: Path) -> bool:
-        if not self.paths.isdisjoint({_parts(path), _parts(Path(os.path.realpath(path)))}):
+        """Return True if the file at a path instructs, or would instruct if somebody created it."""
+        spellings = {_parts(path), _parts(Path(os.path.realpath(path)))}
+        if any(one[-1] in _NAMES or _SKILLS in itertools.pairwise(one) for one in spellings):
+            return True
+        if not self.paths.isdisjoint(spellings):
             return True
         found = _state(path)
         return found is not None and (found.st_dev, found.st_ino) in self.nodes
@@ -88,16 +94,21 @@ def prose(raw: bytes) -> str:
     return raw.decode("utf-8-sig", "replace").replace("\0", "").replace("\r\n", "\n").strip()
 
 
+def _folders(top: Path, skipped: Callable[[str], bool]) -> Iterator[tuple[Path, list[os.DirEntry[str]]]]:
+    """Yield each readable folder from `top` down, with its entries, except those whose names are skipped."""
+    left = [top]
+    for folder in left:  # the list grows during the loop
+        with contextlib.suppress(OSError), os.scandir(folder) as found:
+            entries = [entry for entry in found if not skipped(entry.name)]
+            left += [Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False)]
+            yield folder, entries
+
+
 def _named_files(root: Path) -> Iterator[Path]:
-    left = [root, root / ".ship" / "instructions"]
-    for folder in left:
-        with contextlib.suppress(OSError), os.scandir(folder) as entries:
-            for entry in entries:
-                name = folded(entry.name)
-                if name not in _SKIPPED and entry.is_dir(follow_symlinks=False):
-                    left.append(Path(entry.path))
-                elif name in _NAMES or ".ship" in folder.parts:
-                    yield Path(entry.path)
+    for _, entries in _folders(root, lambda name: folded(name) in _SKIPPED):
+        yield from (Path(entry.path) for entry in entries if folded(entry.name) in _NAMES)
+    for _, entries in _folders(root / ".ship" / "instructions", lambda _: False):
+        yield from (Path(entry.path) for entry in entries)  # `find_instruction_files` ignores folders
 
 
 def _references(root: Path, path: Path) -> Iterator[tuple[Path, bool]]:
@@ -473,22 +484,11 @@ class FileGuard:
 
 def _files(root: Path) -> Iterator[str]:
     """Yield all files of the project. Empty folders are yielded too, because their names can carry text."""
-    left = [""]
-    while left:
-        here = left.pop()
-        try:
-            with os.scandir(root / here) as found:
-                entries = [entry for entry in found if not is_hidden(entry.name)]
-        except OSError:
-            continue
-        if not entries and here:
-            yield here
-        for entry in entries:
-            inner = f"{here}/{entry.name}" if here else entry.name
-            if entry.is_dir(follow_symlinks=False):
-                left.append(inner)
-            else:
-                yield inner
+    start = len(f"{root}/")
+    for folder, entries in _folders(root, is_hidden):
+        if not entries and folder != root:
+            yield str(folder)[start:]
+        yield from (entry.path[start:] for entry in entries if not entry.is_dir(follow_symlinks=False))
 
 
 def _below(upper: str, lower: str) -> bool:

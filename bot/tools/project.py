@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import BinaryIO, Literal
 
 from bot import errors, text
-from bot.file_access import is_hidden
+from bot.file_access import is_hidden, must_be_regular
 from bot.tools.permissions.protected_code import CLOSED, OURS, ProtectedCode, protected_code
 
 IGNORE_FILE = ".shipmateignore"
@@ -139,13 +139,13 @@ class Project:
 
     @contextlib.contextmanager
     def opened(self, place: ProjectPath) -> Iterator[BinaryIO]:
-        """Open a regular file for reading. Raises OSError, and `errors.ToolError` if the path is not a regular file."""
+        """Open a regular file for reading. Raises OSError."""
         with self.parent(place) as (folder, name):
             # Opening a device may have effects, so the kind of file is checked before opening, and again afterwards.
-            _must_be_file(os.stat(name, dir_fd=folder, follow_symlinks=False), place)
+            must_be_regular(os.stat(name, dir_fd=folder, follow_symlinks=False), str(place))
             handle = os.open(name, os.O_RDONLY | _CALM, dir_fd=folder)
         with os.fdopen(handle, "rb") as file:
-            _must_be_file(os.fstat(handle), place)
+            must_be_regular(os.fstat(handle), str(place))
             yield file
 
     def write(self, place: ProjectPath, data: bytes, *, known: Stamp | None = None) -> bool:
@@ -167,7 +167,7 @@ class Project:
                 os.mkdir(name, dir_fd=folder)
         with self.parent(place) as (folder, name):
             if (old := _facts(folder, name)) is not None:
-                _must_be_file(old, place)
+                must_be_regular(old, str(place))
             scratch = f".{secrets.token_hex(6)}.tmp"
             handle = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _CALM, 0o666, dir_fd=folder)
             try:
@@ -248,15 +248,6 @@ def _naming_path(path: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise OSError(error.errno, error.strerror, path) from None
-
-
-def _must_be_file(found: os.stat_result, place: ProjectPath) -> None:
-    if stat.S_ISDIR(found.st_mode):
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(place))
-    if stat.S_ISLNK(found.st_mode):
-        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(place))
-    if not stat.S_ISREG(found.st_mode):
-        raise errors.ToolError(f"{place} is a pipe, a socket or a device, not a file. It cannot be used.")
 
 
 def _kind(entry: os.DirEntry[str]) -> tuple[Kind, int]:

@@ -12,7 +12,8 @@ import json
 import re
 import unicodedata
 from collections.abc import Awaitable, Callable, Iterator
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Any
 
 import pydantic
 
@@ -211,34 +212,33 @@ def _validator() -> Any:
     return jsonschema.validators.create(every.META_SCHEMA, checks, type_checker=every.TYPE_CHECKER)
 
 
+@dataclass(frozen=True)
 class ServerTool:
     """A tool of an MCP server. The tool's effects are unknown, so it counts as having all effects. `defined` is a hash of the
     server and the definition. An approval is valid only for this hash.
     """
 
-    effects: ClassVar[frozenset[Effect]] = frozenset({"read", "write", "run", "network", "message"})
-    ages = True
+    offer: ToolOffer
+    call: Callable[[str, Json], Awaitable[Pictured]]
+    timeout_seconds: float
+    defined: str
+    effects: frozenset[Effect] = frozenset({"read", "write", "run", "network", "message"})
+    ages: bool = True
 
-    def __init__(
-        self,
-        offer: ToolOffer,
-        run: Callable[[str, Json], Awaitable[Pictured]],
-        seconds: float,
-        defined: str = "",
-    ) -> None:
-        self.offer = offer
-        self.name = offer.name
-        self.description = str(offer.definition["description"])
-        self.timeout_seconds = seconds + LAST_RESORT
-        self.defined = defined
-        self._run = run
+    @property
+    def name(self) -> str:
+        return self.offer.name
+
+    @property
+    def description(self) -> str:
+        return str(self.offer.definition["description"])
 
     @functools.cached_property
     def input(self) -> type[pydantic.BaseModel]:
         return arguments(self.offer.definition["input_schema"])
 
     async def run(self, args: Any) -> Pictured:
-        return await self._run(self.offer.title, args.root)
+        return await self.call(self.offer.title, args.root)
 
 
 def mended(result: Json) -> Json:

@@ -264,7 +264,7 @@ class Server:
                 continue
             whole = [who, [tool.get(key) for key in ("name", "title", "description", "inputSchema")]]
             defined = hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()
-            seconds = self.settings.timeout_ms / 1000
+            seconds = self.settings.timeout_ms / 1000 + definitions.LAST_RESORT
             tools[offer.name] = ServerTool(offer, self.call, seconds, defined)
         return tools, left_out
 

@@ -317,9 +317,9 @@ class Rules:
         given = [rule for rule in tool["allow"] if rule.answer(call, target, subject, now)]
         # If one of the rules is marked `@trusted:`, it decides.
         best = next((rule for rule in given if rule.trusted), given[0] if given else None)
-        if best is not None and not best.trusted and (why := _instructs(call, target)):
-            # The person cannot approve this alone, because the file will instruct everybody's turns, also operators' turns.
-            return asks("default", why, f"allow {best.text}")
+        if best is not None and not best.trusted and _followed(call, target):
+            # The person cannot approve this alone, because the file will instruct everybody's agents and programs.
+            return asks("default", "elsewhere", f"allow {best.text}")
         for one in tool["ask"]:
             if one.answer(call, target, subject, now) is not False:
                 return asks("rule", "rule", f"ask {one.text}", granted=bool(given))
@@ -391,8 +391,6 @@ ASKED_BECAUSE: Mapping[Reason, str] = {
 """Texts that tell the log and the model why a person was asked."""
 _HARMFUL: frozenset[Effect] = frozenset({"run", "write", "network"})
 _CHANGES: frozenset[Effect] = frozenset({"run", "write"})
-_INSTRUCTIONS = frozenset({"agent.md", "skill.md"})
-_SKILLS = (".claude", "skills")
 _FOLLOWED = """
     .circleci .cursor .cursorrules .devcontainer .envrc .gitlab-ci.yml .husky .mcp.json .pre-commit-config.yaml agents.md claude.md
     conftest.py copilot-instructions.md gemini.md sitecustomize.py .claude/agents .claude/commands .claude/hooks
@@ -435,12 +433,7 @@ def taints(call: Call, now: PolicyContext, least: Taint = Taint.FOREIGN) -> bool
     return call.tool.startswith(MCP) or not _HARMFUL.isdisjoint(call.effects)
 
 
-def _instructs(call: Call, target: Target) -> Reason:
-    """Return the reason why writing a file needs approval even if an allow rule matches: the model, or another agent,
-    will read the file's text as instructions. Return "" for any other file.
-    """
-    forms = [form for form in target.forms if form] if call.tool in {"write_file", "edit_file"} else []
-    if any(form[-1] in _INSTRUCTIONS or _SKILLS in pairwise(form) for form in forms):
-        return "instructs"
+def _followed(call: Call, target: Target) -> bool:
+    forms = target.forms if call.tool in {"write_file", "edit_file"} else ()
     names = {name for form in forms for name in (*form, *map("/".join, pairwise(form)))}
-    return "" if names.isdisjoint(_FOLLOWED.split()) else "elsewhere"
+    return not names.isdisjoint(_FOLLOWED.split())

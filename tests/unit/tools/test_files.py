@@ -196,7 +196,7 @@ async def test_what_is_no_file_is_refused_without_waiting(desk: Desk) -> None:
         finally:
             os.chdir(here)
         for name in ("pipe", "door"):
-            assert "not a file" in await desk.refused("read_file", path=name)
+            assert "a pipe, a socket or a device" in await desk.refused("read_file", path=name)
         listed = await desk.said("list_dir")
     assert "pipe (no file)" in listed
     assert "ENOTDIR (pipe)" in await desk.refused("list_dir", path="pipe")
