@@ -55,6 +55,7 @@ PAGE = 200
 PAGES = 10  # Max pages of a thread or channel that are requested
 MAX_LOOKUPS = 10  # Max names of people that are looked up for one message
 METADATA = "shipmate_message"
+SKEW = 60.0  # Max seconds that Slack's clock may be behind ours
 LOADING = 4  # Number of status lines that Slack shows one after another
 _READS = frozenset({"channels:history", "groups:history"})
 """OAuth scopes for reading channels. An app without these scopes receives only mentions."""
@@ -413,16 +414,22 @@ class SlackChannel(Channel):
         return None
 
     def _is_post_of(self, message: Outbound, post: Json) -> bool:
-        me = self._workspace.me
-        mine = post.get("bot_id") == me.bot or post.get("user") == me.user
-        if message.file is not None:
-            return mine and files.is_in(post, message, message.file)
+        """Return True if the post shows the message. The posts of a file and of an open stream have no metadata, so their
+        content and time are compared.
+        """
+        ts, me, file = str(post["ts"]), self._workspace.me, message.file
         payload = (post.get("metadata") or {}).get("event_payload") or {}
-        if payload.get("id") == message.id:
+        if file is None and payload.get("id") == message.id:
             return True
-        known = (message.target["channel"], str(post["ts"])) in self._workspace.streams.open
-        begun = message.kind == "preview" and mine and not known and render.begun_as(message, post)
-        return begun and files.may_be(post, message)
+        mine = post.get("bot_id") == me.bot or post.get("user") == me.user
+        if not mine or float(ts) < message.meant_at - SKEW or ts in message.claimed:
+            return False
+        if file is None:
+            known = (message.target["channel"], ts) in self._workspace.streams.open
+            return message.kind == "preview" and not known and render.begun_as(message, post)
+        found = [one for one in post.get("files") or () if isinstance(one, dict)]
+        like_it = (one for one in found if (one.get("name"), one.get("size")) == (file.name, len(file.data)))
+        return any(one.get("id") not in message.claimed for one in like_it)
 
     # Status, titles and reactions
 

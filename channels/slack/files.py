@@ -13,7 +13,6 @@ import aiohttp
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot import errors
-from bot.contracts.base import Json
 from bot.contracts.environment import Clock
 from bot.contracts.messages import Attachment, Outbound, OutgoingFile, Sent
 from channels.http_client import HEADERS, download
@@ -24,7 +23,6 @@ MAX_SHARE_WAIT = 16.0
 """Max seconds between two attempts to share an uploaded file. With this limit, the last attempt is half a minute after the
 first.
 """
-SKEW = 60.0  # Max seconds that Slack's clock may be behind ours
 _ID = re.compile(r"F[A-Z0-9]{2,40}")
 _EXPIRED = frozenset({404, 408, 410, 429})
 """HTTP statuses of an expired upload URL. The upload is tried again with a new URL."""
@@ -160,20 +158,3 @@ def _shown_at(files: Any, channel: str) -> str | None:
                 if isinstance(share, dict) and isinstance(share.get("ts"), str):
                     return str(share["ts"])
     return None
-
-
-def is_in(post: Json, message: Outbound, file: OutgoingFile) -> bool:
-    """Return True if this post of the bot shows the file of `message`. A file has no metadata, so its name, size and time
-    are compared.
-    """
-    return may_be(post, message) and any(
-        (one.get("name"), one.get("size")) == (file.name, len(file.data))
-        and one.get("id") not in message.claimed
-        for one in post.get("files") or ()
-        if isinstance(one, dict)
-    )
-
-
-def may_be(post: Json, message: Outbound) -> bool:
-    """Return True if the post may be `message`: it is not older, and it is not the post of another message in the outbox."""
-    return float(post["ts"]) >= message.meant_at - SKEW and str(post["ts"]) not in message.claimed

@@ -10,7 +10,7 @@ import pytest
 
 from bot import errors
 from bot.contracts.messages import Outbound
-from channels.slack import files, render
+from channels.slack import adapter, render
 from tests.shares import one_in
 
 STATES = [
@@ -159,7 +159,7 @@ async def test_a_stream_of_another_row_or_of_before_is_not_found_by_the_same_wor
     sought = replace(live(STATES[2]), id="OUT9")
     assert await again.find(sought) == before
     assert await again.find(replace(sought, claimed=frozenset({before.message_id}))) is None
-    assert await again.find(replace(sought, meant_at=float(before.message_id) + files.SKEW + 1)) is None
+    assert await again.find(replace(sought, meant_at=float(before.message_id) + adapter.SKEW + 1)) is None
 
 
 FAULTS: dict[str, dict[str, Any]] = {
