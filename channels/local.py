@@ -5,14 +5,13 @@ conversation is `<channel>:chat:<id>`. Each further conversation adds `:thread:<
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from bot import text
 from bot.contracts.channel import Channel, ChannelDeps, Health
 from bot.contracts.identity import ChatKey
 from bot.contracts.messages import Attachment, Command, Inbound, Outbound, Quoted, Sent
+from channels import ChatKeys
 
 ServerT = TypeVar("ServerT")
 PART = 32_000  # Max characters of one message. Page and terminal have no limit, but people could not read a longer message.
@@ -50,57 +49,38 @@ class LocalChannel(Channel, Generic[ServerT]):
         """Do nothing, because the clients open the connections."""
 
 
-@dataclass(frozen=True, slots=True)
-class LocalKeys:
-    name: str
-
-    def encode(self, address: Mapping[str, str]) -> ChatKey:
-        """Return the chatKey of the id `chat` and the optional id `thread`. Raises ValueError for an invalid id."""
-        chat, thread = address.get("chat", ""), address.get("thread")
-        if not all(CHAT_ID.fullmatch(part) for part in (chat, thread) if part is not None):
-            raise ValueError(f"not the address of a {self.name} chat")
-        return ChatKey(self.name, chat, thread)
-
-    def decode(self, chat_key: ChatKey) -> dict[str, str]:
-        """Return the `chat` and `thread` in a chatKey. Raises ValueError for a chatKey of another channel."""
-        thread = {} if chat_key.thread is None else {"thread": chat_key.thread}
-        address = {"chat": chat_key.chat_id, **thread}
-        if chat_key != self.encode(address):
-            raise ValueError(f"not the key of a {self.name} chat")
-        return address
-
-    def inbound(
-        self,
-        chat_key: ChatKey,
-        key: str,
-        said: str,
-        *,
-        user: str,
-        now: float,
-        language: str | None,
-        zone: object,
-        files: tuple[Attachment, ...] = (),
-    ) -> Inbound:
-        """Return a person's message as an `Inbound`. `key` is the message's id in its conversation. `zone` is the time zone
-        that the client reports.
-        """
-        target = self.decode(chat_key)
-        return Inbound(
-            channel=self.name,
-            chat_id=chat_key.chat_id,
-            chat_key=chat_key,
-            chat_type="direct",
-            user_id=user,
-            keys=(":".join((self.name, *target.values(), key)),),
-            ts=int(now * 1000),
-            target=target,
-            text=said,
-            command=command(said),
-            message_id=key,
-            attachments=files,
-            language=language,
-            zone=zone if isinstance(zone, str) and len(zone) <= LONGEST_ZONE else None,
-        )
+def inbound(
+    keys: ChatKeys,
+    chat_key: ChatKey,
+    key: str,
+    said: str,
+    *,
+    user: str,
+    now: float,
+    language: str | None,
+    zone: object,
+    files: tuple[Attachment, ...] = (),
+) -> Inbound:
+    """Return a person's message as an `Inbound`. `key` is the message's id in its conversation. `zone` is the time zone
+    that the client reports.
+    """
+    target = keys.decode(chat_key)
+    return Inbound(
+        channel=keys.name,
+        chat_id=chat_key.chat_id,
+        chat_key=chat_key,
+        chat_type="direct",
+        user_id=user,
+        keys=(":".join((keys.name, *target.values(), key)),),
+        ts=int(now * 1000),
+        target=target,
+        text=said,
+        command=command(said),
+        message_id=key,
+        attachments=files,
+        language=language,
+        zone=zone if isinstance(zone, str) and len(zone) <= LONGEST_ZONE else None,
+    )
 
 
 def command(said: str) -> Command | None:

@@ -28,7 +28,7 @@ from bot.contracts.channel import ChannelDeps, Intake
 from bot.contracts.messages import Outbound, Sent
 from bot.words import DEFAULT, language_of, say, speaking
 from channels.console.manifest import KEYS, NAME, new_socket_path, remove_socket
-from channels.local import CHAT_ID, LocalChannel
+from channels.local import CHAT_ID, LocalChannel, inbound
 
 LINE = 1 << 20  # Max bytes of one line of the protocol
 ABSENT = 10.0
@@ -188,9 +188,9 @@ class ConsoleChannel(LocalChannel[asyncio.Server]):
             return {"error": say("local.closing"), "id": key}
         chat, person, now = KEYS.encode({"chat": chat_id}), self._user, self._around.clock.now()
         words = text.clean(words)
-        inbound = KEYS.inbound(chat, key, words, user=person, now=now, language=language, zone=zone)
+        message = inbound(KEYS, chat, key, words, user=person, now=now, language=language, zone=zone)
         try:
-            taken = await self._intake.accept(inbound)
+            taken = await self._intake.accept(message)
         except errors.StorageError as failure:
             return {"error": failure.person, "id": key}
         return {"ok": True, "id": key, "taken": taken}

@@ -9,11 +9,11 @@ import tempfile
 from pathlib import Path
 
 from bot.contracts.channel import ChannelSettings, Manifest
-from channels import lazy
-from channels.local import LocalKeys
+from channels import ChatKeys, lazy
+from channels.local import CHAT_ID
 
 NAME = "console"
-KEYS = LocalKeys(NAME)
+KEYS = ChatKeys(NAME, valid=CHAT_ID)
 LONGEST = 100
 """Max bytes of a socket's path. With the final NUL, macOS allows 104 bytes and Linux 108."""
 _FOLDER = "shipmate-console-"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
 from typing import Literal
 from urllib.parse import urlsplit
 
@@ -20,9 +19,8 @@ from bot.contracts.channel import (
     TokenForm,
     Webhook,
 )
-from bot.contracts.identity import ChatKey
 from bot.words import sentence
-from channels import lazy
+from channels import ChatKeys, lazy
 
 RULES = """\
 Your messages are shown in Slack as Markdown: bold, italic, strikethrough, inline code, fenced code, links, \
@@ -66,22 +64,8 @@ class SlackSettings(ChannelSettings):
         return value
 
 
-def encode(parts: Mapping[str, str]) -> ChatKey:
-    """Return the chatKey of a `channel` and an optional `thread_ts`. Raises `ValueError` for invalid values."""
-    channel, thread_ts = parts["channel"], parts.get("thread_ts")
-    if re.search(r"\s", f"{channel}{thread_ts}") is not None:
-        raise ValueError("not an address in Slack")
-    return ChatKey("slack", channel, thread_ts)
-
-
-def decode(chat_key: ChatKey) -> dict[str, str]:
-    """Return the `channel` and `thread_ts` in a chatKey. Raises `ValueError` for a chatKey of another channel."""
-    parts = {"channel": chat_key.chat_id}
-    if chat_key.thread is not None:
-        parts["thread_ts"] = chat_key.thread
-    if chat_key != encode(parts):
-        raise ValueError("not a chatKey of Slack")
-    return parts
+KEYS = ChatKeys("slack", "channel", "thread_ts")
+encode, decode = KEYS.encode, KEYS.decode
 
 
 def is_direct(channel: str) -> bool:

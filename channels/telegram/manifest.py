@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Self
 from urllib.parse import urlsplit
 
@@ -19,14 +18,12 @@ from bot.contracts.channel import (
     TokenForm,
     Webhook,
 )
-from bot.contracts.identity import ChatKey
 from bot.words import sentence
-from channels import lazy
+from channels import ChatKeys, lazy
 
 PLATFORM = "https://api.telegram.org"
 PORTS = (443, 80, 88, 8443)  # Ports to which Telegram can post
 _ID = re.compile(r"-?[1-9][0-9]{0,18}")
-_TOPIC = re.compile(r"[1-9][0-9]{0,18}")
 
 
 class TelegramSettings(ChannelSettings):
@@ -62,21 +59,8 @@ class TelegramSettings(ChannelSettings):
         return value.rstrip("/")
 
 
-def encode(parts: Mapping[str, str]) -> ChatKey:
-    """Return the chatKey of `chat_id` and, in a topic, `message_thread_id`. Other keys of `parts` are ignored."""
-    chat, topic = parts["chat_id"], parts.get("message_thread_id") or None
-    if not valid_id(chat) or (topic is not None and _TOPIC.fullmatch(topic) is None):
-        raise ValueError("a chat of Telegram is named by numbers")
-    return ChatKey("telegram", chat, topic, "topic")
-
-
-def decode(chat_key: ChatKey) -> dict[str, str]:
-    parts = {"chat_id": chat_key.chat_id}
-    if chat_key.thread is not None:
-        parts["message_thread_id"] = chat_key.thread
-    if chat_key != encode(parts):
-        raise ValueError(f"no chatKey of Telegram: {str(chat_key)!r}")
-    return parts
+KEYS = ChatKeys("telegram", "chat_id", "message_thread_id", "topic", _ID)
+encode, decode = KEYS.encode, KEYS.decode
 
 
 def valid_id(value: str) -> bool:

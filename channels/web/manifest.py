@@ -7,11 +7,11 @@ import re
 from pydantic import Field
 
 from bot.contracts.channel import ChannelSettings, EditPace, Manifest, Streaming
-from channels import lazy
-from channels.local import LocalKeys
+from channels import ChatKeys, lazy
+from channels.local import CHAT_ID
 
 NAME = "web"
-KEYS = LocalKeys(NAME)
+KEYS = ChatKeys(NAME, valid=CHAT_ID)
 FIRST = "first"
 """Id of a person's first conversation (chatKey `web:chat:<user>`). Further chatKeys are `web:chat:<user>:thread:<id>`."""
 

@@ -28,7 +28,7 @@ from bot.contracts.messages import ArchiveLine, Attachment, Command, Conversatio
 from bot.contracts.model import DEMO, AnsweringModel
 from bot.words import CATALOGUES, DEFAULT, Sentence, best_language, names, say, speaking
 from channels import approval_buttons
-from channels.local import CHAT_ID, command
+from channels.local import CHAT_ID, command, inbound
 from channels.web import guard
 from channels.web.files import LARGEST as LARGEST_FILE
 from channels.web.files import MOST_FILES, PDF, SENT, ChatFile, ChatFiles, Uploads
@@ -307,8 +307,8 @@ class WebRoutes:
             raise Refused(503, "local.closing", retry=5)
         chat, now = _conversation(request, sent.conversation), self._around.clock.now()
         language = best_language(request.headers.get("Accept-Language", ""))
-        return KEYS.inbound(
-            chat, key, words, user=chat.chat_id, now=now, language=language, zone=sent.zone, files=files
+        return inbound(
+            KEYS, chat, key, words, user=chat.chat_id, now=now, language=language, zone=sent.zone, files=files
         )
 
     async def _message(self, request: web.Request) -> web.Response:
@@ -316,14 +316,14 @@ class WebRoutes:
         if not sent.text.strip() and not sent.files:
             raise Refused(400, "local.empty")
         user, key = request[VISITOR].user, sent.client_id
-        inbound = self._inbound(request, sent, key, sent.text, await self._attachments(user, sent.files))
-        shown = await asyncio.to_thread(self._shown, inbound.attachments)
+        said = self._inbound(request, sent, key, sent.text, await self._attachments(user, sent.files))
+        shown = await asyncio.to_thread(self._shown, said.attachments)
         # Take the number before `accept`: a command's answer may be sent before `accept` returns, and needs a higher number.
         number = self.chats.number()
-        taken = await self._intake.accept(inbound)
+        taken = await self._intake.accept(said)
         if taken:
-            message = WebMessage(number, key, "user", "message", sent.text, inbound.ts, files=shown)
-            self.chats.say(inbound.chat_key, message)
+            message = WebMessage(number, key, "user", "message", sent.text, said.ts, files=shown)
+            self.chats.say(said.chat_key, message)
         return web.json_response({"id": key, "taken": taken}, status=202)
 
     async def _attachments(self, user: str, ids: Sequence[str]) -> tuple[Attachment, ...]:

@@ -7,7 +7,8 @@ import pytest
 from bot.contracts.channel import Manifest
 from bot.contracts.identity import ChatKey
 from channels.console.manifest import MANIFEST as CONSOLE
-from channels.local import LocalKeys
+from channels.local import inbound
+from channels.web.manifest import KEYS
 from channels.web.manifest import MANIFEST as WEB
 
 
@@ -41,9 +42,7 @@ def test_a_key_of_another_channel_is_not_read(manifest: Manifest, key: str) -> N
 def test_a_slash_word_is_a_command_and_other_slashes_are_text(
     said: str, name: str | None, args: str | None
 ) -> None:
-    found = LocalKeys("web").inbound(
-        ChatKey("web", "a"), "m1", said, user="1", now=1.5, language=None, zone=None
-    )
+    found = inbound(KEYS, ChatKey("web", "a"), "m1", said, user="1", now=1.5, language=None, zone=None)
     assert (found.text, found.keys, found.ts) == (said, ("web:a:m1",), 1500)
     command = found.command
     assert (command and command.name, command and command.args) == (name, args)

@@ -35,11 +35,10 @@ def test_numbers_are_ids_and_names_are_not(value: str) -> None:
         "telegram:chat:x",
         "slack:chat:1",
         "telegram:chat:1:topic:",
-        "telegram:chat:1:topic:-2",
     ],
 )
 def test_what_is_no_chat_key_is_refused(key: str) -> None:
-    with pytest.raises(ValueError, match=r"no chatKey|numbers|No chat is named"):
+    with pytest.raises(ValueError, match="telegram chat|No chat is named"):
         MANIFEST.decode(ChatKey.parse(key))
 
 
