@@ -29,7 +29,7 @@ stamps = st.from_regex(r"[0-9]{10}\.[0-9]{6}", fullmatch=True)
     ["", "slack:chat:", "telegram:chat:C1", "slack:chat:C1:thread:", "slack:chat:C1:x:1", "slack:chat:C1\n"],
 )
 def test_other_keys_are_refused(key: str) -> None:
-    with pytest.raises(ValueError, match="slack chat|No chat is named"):
+    with pytest.raises(ValueError, match=r"slack chat|No chat is named"):
         decode(ChatKey.parse(key))
 
 

@@ -38,7 +38,7 @@ def test_numbers_are_ids_and_names_are_not(value: str) -> None:
     ],
 )
 def test_what_is_no_chat_key_is_refused(key: str) -> None:
-    with pytest.raises(ValueError, match="telegram chat|No chat is named"):
+    with pytest.raises(ValueError, match=r"telegram chat|No chat is named"):
         MANIFEST.decode(ChatKey.parse(key))
 
 
