@@ -178,18 +178,7 @@ class Gateway:
         self.turns = turns = Turns(agent, chats, event_log, reply, reader, door=door, access=access)
 
         # Receiving of messages.
-        self.runner = Runner(
-            services,
-            chats,
-            event_log,
-            outbox=outbox,
-            door=door,
-            saying=saying,
-            locales=locales,
-            turns=turns,
-            slots=slots,
-            alerts=alerts,
-        )
+        self.runner = Runner(services, chats, event_log, outbox, door, saying, locales, turns, slots, alerts)
         self.intake = CoreIntake(
             services, chats, event_log, access, door, alerts, archive, locales, turns.models
         )

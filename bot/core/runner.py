@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import functools
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from bot import errors, telemetry
@@ -216,7 +216,6 @@ class Runner:
     services: Services
     chats: Chats
     event_log: EventLog
-    _: KW_ONLY
     outbox: Outbox
     door: Door
     saying: Saying
