@@ -20,16 +20,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from bot import (
-    config,
-    configuration,
-    discovery,
-    errors,
-    file_access,
-    http_server,
-    instance,
-    text,
-)
+from bot import config, configuration, discovery, errors, file_access, http_server, instance, text
 from bot.composition import Gateway
 from bot.contracts.channel import Manifest
 from bot.contracts.environment import Log

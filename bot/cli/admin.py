@@ -49,8 +49,7 @@ Source = Annotated[
     typer.Argument(metavar="FILE", exists=True, dir_okay=False, help="A file written by shipmate backup."),
 ]
 Moved = Annotated[
-    bool,
-    typer.Option("--moved", help="Continue open work. The gateway has not run since the backup."),
+    bool, typer.Option("--moved", help="Continue open work. The gateway has not run since the backup.")
 ]
 To = Annotated[str, typer.Option("--to", metavar="URL", help="postgresql://…, or `embedded` to move back.")]
 

@@ -46,8 +46,7 @@ LOW, VERY_LOW = 0.10, 0.02
 """Min shares of the disk that must be free. Below `LOW` the check warns; below `VERY_LOW` it fails."""
 
 Turn = Annotated[
-    bool,
-    typer.Option("--turn", help="Also run one turn, which asks the model and stays in the log."),
+    bool, typer.Option("--turn", help="Also run one turn, which asks the model and stays in the log.")
 ]
 
 

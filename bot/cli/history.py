@@ -168,11 +168,7 @@ def rebuild(root: Dir = Here) -> None:
 
 
 def stats(
-    root: Dir = Here,
-    chat: Chat = None,
-    since: Since = None,
-    by: Group = None,
-    as_json: AsJson = False,
+    root: Dir = Here, chat: Chat = None, since: Since = None, by: Group = None, as_json: AsJson = False
 ) -> None:
     hint_of_folder(root)
     sums = UsageSums(root / HOME, database(root))

@@ -379,11 +379,7 @@ class Worker(ModelWrapper):
             dispatcher=agent.dispatcher.narrowed(registry, lambda judge: partial(self._call, judge)),
             # The task's calls have the person, chat and permissions of the turn.
             context=lambda: replace(
-                around,
-                reply=None,
-                injection=older,
-                view=self._view,
-                approvals=partial(TaskApprovals, self),
+                around, reply=None, injection=older, view=self._view, approvals=partial(TaskApprovals, self)
             ),
             most_steps=self._limits.max_model_calls + 1,
         )

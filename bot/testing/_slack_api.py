@@ -192,11 +192,7 @@ class WebApi:
             unfurl_media=_flag(params.get("unfurl_media")),
         )
         await self._add(room, post)
-        return {
-            "channel": room.id,
-            "ts": post.ts,
-            "message": self.world.message(room, post, metadata=True),
-        }
+        return {"channel": room.id, "ts": post.ts, "message": self.world.message(room, post, metadata=True)}
 
     async def _add(self, room: Room, post: Post) -> None:
         """Add a message written by the bot and emit the event for the message."""

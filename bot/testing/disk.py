@@ -14,17 +14,7 @@ from typing import BinaryIO, Literal, NoReturn, Protocol, TypeVar
 from bot.contracts.environment import Disk
 
 Kind = Literal[
-    "append",
-    "sync",
-    "read",
-    "replace",
-    "rename",
-    "truncate",
-    "remove",
-    "size",
-    "names",
-    "write",
-    "*",
+    "append", "sync", "read", "replace", "rename", "truncate", "remove", "size", "names", "write", "*"
 ]
 When = Literal["before", "torn", "after"]
 Then = Literal["error", "exit", "kill"]

@@ -75,11 +75,7 @@ class SlackServer(FileHosting):
     """
 
     def __init__(
-        self,
-        *,
-        clock: Clock | None = None,
-        app_token: str = APP_TOKEN,
-        ping_every: float | None = None,
+        self, *, clock: Clock | None = None, app_token: str = APP_TOKEN, ping_every: float | None = None
     ) -> None:
         super().__init__(clock=clock)
         if ping_every is None:

@@ -189,11 +189,7 @@ def units(text: str) -> int:
 def detect(text: str) -> list[Json]:
     """Return the entities that Telegram detects in a person's text: commands, mentions and links."""
     return [
-        {
-            "type": match.lastgroup,
-            "offset": units(text[: match.start()]),
-            "length": units(match.group()),
-        }
+        {"type": match.lastgroup, "offset": units(text[: match.start()]), "length": units(match.group())}
         for match in _FOUND.finditer(text)
     ]
 

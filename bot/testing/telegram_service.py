@@ -47,12 +47,7 @@ _VERBS = ("_answer_", "_delete_", "_edit_", "_get_", "_send_", "_set_")
 class Service(Loopback):
     """Implements the Bot API for one bot."""
 
-    def __init__(
-        self,
-        *,
-        clock: Clock | None = None,
-        limits: bool = False,
-    ) -> None:
+    def __init__(self, *, clock: Clock | None = None, limits: bool = False) -> None:
         super().__init__(clock=clock)
         self.token = TEST_TOKEN
         self.me: Json = {

@@ -50,12 +50,7 @@ def program(machine: str = platform.machine()) -> bytes | None:
 
 def _steps(mark: int, column: int) -> Iterable[_Step]:
     # Other architectures have other system call numbers, so all calls in the conventions of other architectures are refused.
-    yield from (
-        (_LOAD, 0, 0, _ARCH),
-        (_EQUAL, 1, 0, mark),
-        _refuse(errno.ENOSYS),
-        (_LOAD, 0, 0, _NUMBER),
-    )
+    yield from ((_LOAD, 0, 0, _ARCH), (_EQUAL, 1, 0, mark), _refuse(errno.ENOSYS), (_LOAD, 0, 0, _NUMBER))
     if column == 0:
         yield from ((_AT_LEAST, 0, 1, 0x40000000), _refuse(errno.ENOSYS))
     bodies = {call: [_refuse(errno.EPERM)] for call in CALLS["forbidden"]}

@@ -92,8 +92,7 @@ MANIFEST = Manifest(
     direct=lambda user: {"chat_id": user},
     examine=lazy("channels.telegram.examination:examine"),
     claim=Claim(
-        invite=lazy("channels.telegram.examination:invite"),
-        look=lazy("channels.telegram.examination:look"),
+        invite=lazy("channels.telegram.examination:invite"), look=lazy("channels.telegram.examination:look")
     ),
     connect=lambda _name, _posts_to: (
         "For Telegram, write /newbot to @BotFather and take the token that it gives you."

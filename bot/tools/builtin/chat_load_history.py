@@ -39,10 +39,7 @@ Phrasing = Annotated[str, Field(max_length=4_000)]
 class LoadHistoryInput(ToolInput):
     limit: int = Field(default=30, ge=1, le=200, description="How many messages at the most.")
     keyword: str | None = Field(
-        default=None,
-        min_length=1,
-        max_length=200,
-        description="Literal text the messages contain, any case.",
+        default=None, min_length=1, max_length=200, description="Literal text the messages contain, any case."
     )
     # Models repeat earlier calls that contain this argument. Therefore the argument is accepted, but not declared.
     query: SkipJsonSchema[str | None] = Field(default=None, max_length=4_000)

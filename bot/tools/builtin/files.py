@@ -75,10 +75,7 @@ def _replace(
 
 @tool("List files and folders of the project.")
 def list_dir(
-    ports: ToolPorts,
-    *,
-    path: str = ".",
-    depth: Annotated[int, Field(ge=1, le=5, description="Levels.")] = 1,
+    ports: ToolPorts, *, path: str = ".", depth: Annotated[int, Field(ge=1, le=5, description="Levels.")] = 1
 ) -> str:
     place = ports.project.place(path)
     _report(ports, str(place))
