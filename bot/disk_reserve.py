@@ -8,8 +8,8 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
+from bot import text
 from bot.contracts.environment import Log
-from bot.sizes import in_words
 
 MOST = 16 * 1024 * 1024
 """Max bytes of the reserve. On a disk smaller than 256 MB, the reserve is 1/`SHARE` of the disk."""
@@ -33,7 +33,7 @@ class DiskSpace:
         return self.free / self.total if self.total else 1.0
 
     def __str__(self) -> str:
-        return f"{in_words(self.free)} of {in_words(self.total)} are free ({self.share:.0%})"
+        return f"{text.byte_count(self.free)} of {text.byte_count(self.total)} are free ({self.share:.0%})"
 
 
 def space_of(folder: Path) -> DiskSpace:
@@ -96,7 +96,7 @@ class DiskReserve:
         try:
             left = os.fstat(handle).st_size
             if space.total and space.free < besides + whole - left:
-                return f"the disk is full: {in_words(space.free)} are free"
+                return f"the disk is full: {text.byte_count(space.free)} are free"
             try:
                 if hasattr(os, "posix_fallocate") and left < whole:
                     os.posix_fallocate(handle, left, whole - left)

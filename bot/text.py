@@ -247,6 +247,16 @@ def dollars(usd: float) -> str:
     return f"${usd:,.{decimals}f}"
 
 
+def byte_count(size: float) -> str:
+    """Return a number of bytes as text: `12 MB`, `1.5 GB`. A kilobyte is 1,024 bytes."""
+    if size < 1_000:
+        return f"{size:.0f} {'byte' if round(size) == 1 else 'bytes'}"
+    units = ["kB", "MB", "GB", "TB"]
+    while (size := size / 1_024) >= 1_000 and len(units) > 1:
+        units.pop(0)
+    return f"{size:.1f} {units[0]}" if size < 10 else f"{size:,.0f} {units[0]}"
+
+
 def nearest(word: str, known: Iterable[str]) -> str | None:
     """Return the known name that is most similar to a misspelt word; None if none is similar enough."""
     if len(word) > NAME:

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from bot.contracts.log_kinds import COMMON, KINDS, NULLABLE
-from bot.sizes import json_copy, to_camel
-from bot.telemetry.log import JsonlLog
+from bot.telemetry.log import JsonlLog, json_copy, to_camel
 from bot.testing.log import MemoryLog
 
 ROOT = Path(__file__).parents[1]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bot import config, errors, instance
+from bot import config, errors, instance, text
 from bot.access_list import AccessList
 from bot.cli.common import (
     HOME,
@@ -32,7 +32,6 @@ from bot.cli.project import access_list, changing, database, hint_of_folder, man
 from bot.contracts.environment import Disk
 from bot.contracts.identity import UserRef
 from bot.invocation import command
-from bot.sizes import in_words
 from bot.system import SystemClock, SystemDisk, UlidSource
 
 if TYPE_CHECKING:
@@ -157,7 +156,7 @@ def backup(file: Target, root: Dir = Here) -> None:
         raise errors.NotFound(f"there is no {HOME} in {str(root)!r}")
     made = backups.write(root / HOME, target, disk=SystemDisk(), clock=SystemClock(), database=database(root))
     running = " while the gateway runs" if made.running else ""
-    say(f"Wrote {counted(made.files, 'file')}, {in_words(made.size)}, to {file}{running}.")
+    say(f"Wrote {counted(made.files, 'file')}, {text.byte_count(made.size)}, to {file}{running}.")
     say("It does not contain ship.json, .env and other files of the project.")
 
 
@@ -172,7 +171,7 @@ def restore(file: Source, root: Dir = Here, moved: Moved = False, yes: Yes = Fal
     found = backups.restore(
         file, root / HOME, disk=SystemDisk(), moved=moved, database=database(root), confirm=confirm
     )
-    size = in_words(found.size)
+    size = text.byte_count(found.size)
     say(f"Restored {counted(found.files, 'file')}, {size}; the search index is rebuilt at the start.")
     if not moved:
         complain(

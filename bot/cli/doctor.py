@@ -20,7 +20,7 @@ from typing import Annotated, Any
 
 import typer
 
-from bot import configuration, discovery, errors, http_server, instance
+from bot import configuration, discovery, errors, http_server, instance, text
 from bot.cli import project
 from bot.cli.commands import PYTHON, dependencies
 from bot.cli.common import HOME, AsJson, Defaults, Dir, Here, StderrLog, counted, say_rows
@@ -32,7 +32,6 @@ from bot.core import sqlite_log
 from bot.disk_reserve import space_of
 from bot.features.search import index
 from bot.invocation import command, installed_version
-from bot.sizes import in_words
 from bot.system import SystemClock
 from bot.telemetry import LogRedactor
 from bot.tools.context import Answer, Question
@@ -200,7 +199,7 @@ def stored(root: Path) -> Iterator[Finding]:
         yield Finding("search index", "warn", why, f"run `{command('index rebuild', root)}`: nothing is lost")
     for part, path, trouble in (("journal", log, damage), ("search index", search, why)):
         if not trouble:
-            size = f"intact, {in_words(path.stat().st_size)}" if path.is_file() else "none yet"
+            size = f"intact, {text.byte_count(path.stat().st_size)}" if path.is_file() else "none yet"
             yield Finding(part, "ok", size)
 
 

@@ -7,7 +7,7 @@ import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from bot import errors
+from bot import errors, text
 from bot.contracts.approvals import Verdict
 from bot.contracts.identity import CONSOLE, UserRef
 from bot.core import events
@@ -23,7 +23,6 @@ from bot.llm.windows import LearnedFile
 from bot.llm.wrapper import RetryingModel
 from bot.periodic_jobs import PeriodicJob
 from bot.rss_monitor import LOOK_EVERY, RssMonitor
-from bot.sizes import in_words
 from bot.tools.mcp.servers import McpServers
 from bot.tools.permissions.display import named
 from bot.words import Sentence, say, sentence, speaking
@@ -165,7 +164,11 @@ class Maintenance:
         space = self.reserve.space
         if space is None:
             return
-        figures = {"free": in_words(space.free), "total": in_words(space.total), "left": space.share}
+        figures = {
+            "free": text.byte_count(space.free),
+            "total": text.byte_count(space.total),
+            "left": space.share,
+        }
         for share in LOW_DISK:
             subject = f"disk {share:.0%}"
             if space.share < share:

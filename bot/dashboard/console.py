@@ -29,7 +29,6 @@ from bot.core.usage import By, UsageSums, names_of_groups
 from bot.dashboard import charts
 from bot.dashboard.metrics import Figures
 from bot.dashboard.turn_page import turn_page
-from bot.sizes import in_words
 from bot.telemetry.log_reader import CauseCounts
 from bot.tools.context import ChatQuery, RecallQuery, Recalls
 from bot.words import DEFAULT, best_language, say, speaking
@@ -418,7 +417,7 @@ def _environment(clock: Clock) -> jinja2.Environment:
         "span": _span,
         "ms": _duration,
         "number": "{:,.0f}".format,
-        "size": lambda value: say("dashboard.unknown") if value is None else in_words(value),
+        "size": lambda value: say("dashboard.unknown") if value is None else text.byte_count(value),
         "first_words": lambda words: text.preview(words, 80),
         "cost": _cost,
         "dollars": lambda usage: _cost(usage.cost),

@@ -18,16 +18,18 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
-from functools import partial
-from pathlib import Path
+from functools import lru_cache, partial
+from pathlib import Path, PurePath
 from typing import Any
+
+from pydantic.alias_generators import to_camel as _to_camel
+from pydantic_core import to_jsonable_python
 
 from bot import text
 from bot.contracts.base import Level
 from bot.contracts.environment import Clock, Disk, Ids, Log
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.log_kinds import NULLABLE
-from bot.sizes import describe, json_copy, size_of, to_camel
 from bot.telemetry.redaction import LogRedactor
 
 MAX_LINE_BYTES = 64 * 1024
@@ -49,6 +51,8 @@ PACKED = ".gz"
 TALKATIVE = ("httpx", "httpx2", "httpcore", "httpcore2", "slack_sdk", "slack_bolt", "telegram")
 """Libraries whose log lines of level INFO contain addresses with a token."""
 
+_OBJECT = 64  # bytes of a value other than text, without its parts
+to_camel = lru_cache(maxsize=4_096)(_to_camel)
 Line = dict[str, Any]
 
 # ------------------------------------------------------------ context variables of the running turn
@@ -435,3 +439,59 @@ def bridged(log: Log, *, messages: bool = True) -> Iterator[None]:
         for name, level in before.items():
             logging.getLogger(name).setLevel(level)
         root.removeHandler(handler)
+
+
+# ------------------------------------------------------------ values in log lines
+
+
+def size_of(value: Any) -> int:
+    """Return the approximate number of bytes that a JSON value takes in memory. The time depends on the number of
+    parts, not on their length.
+    """
+    total = 0
+    found = [value]
+    for item in found:  # the list grows during the loop
+        kind = type(item)
+        if kind is str or kind is bytes:
+            total += sys.getsizeof(item)
+            continue
+        total += _OBJECT
+        if kind is dict:
+            found += item
+            found += item.values()
+        elif isinstance(item, list | tuple | set | frozenset):
+            found += item
+    return total
+
+
+def describe(error: BaseException) -> str:
+    """Return the type and text of an error and of up to four of the error's causes."""
+    parts: list[str] = []
+    cause: BaseException | None = error
+    while cause is not None and len(parts) < 5:
+        # Arguments of other types are not converted to text, because that may fail.
+        words = " ".join(
+            f"{arg}" if isinstance(arg, str | int | float) else f"<{type(arg).__name__}>"
+            for arg in cause.args
+        )
+        if isinstance(cause, OSError) and isinstance(cause.filename, str):
+            words = f"{words} ({cause.filename})"
+        parts.append(f"{type(cause).__name__}: {words}" if words else type(cause).__name__)
+        cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
+    return " ← ".join(parts)
+
+
+def json_copy(value: Any) -> Any:
+    """Return a copy of a value as JSON. An object that JSON cannot represent is replaced by its type in brackets. So is a
+    whole value that contains itself or is nested too deeply. Strings are not copied.
+    """
+    try:
+        return to_jsonable_python(value, fallback=_replaced)
+    except (ValueError, RecursionError):
+        return _replaced(value)
+
+
+def _replaced(value: Any) -> str:
+    if isinstance(value, BaseException):
+        return describe(value)
+    return str(value) if isinstance(value, PurePath) else f"[{type(value).__name__}]"

@@ -23,9 +23,9 @@ from bot.contracts.base import Json, Message
 from bot.contracts.environment import Clock, Log, Redact, off_loop
 from bot.contracts.messages import ANYBODYS, NOBODYS, Provenance
 from bot.contracts.tools import MCP, READS, Effect, FoundTools, Pictured, Tool, ToolCall, ToolResult
-from bot.sizes import describe
 from bot.storage.artifacts import ArtifactStore
 from bot.telemetry import redaction
+from bot.telemetry.log import describe
 from bot.tools import context
 from bot.tools.permissions import taint
 from bot.tools.registry import Registry

@@ -23,7 +23,6 @@ from bot.contracts.messages import ANYBODYS, Provenance
 from bot.contracts.model import ShownFile
 from bot.contracts.tools import Omission, ToolCall, ToolResult
 from bot.picture_head import MOST_BYTES, SIDE, picture_of
-from bot.sizes import fair_cap
 from bot.storage.artifacts import ArtifactStore
 from bot.tools import context
 from bot.tools.registry import Registry
@@ -223,3 +222,18 @@ def _shown(data: str, room: int, redact: Redact) -> ShownFile | None:
     if found is None or len(raw) > min(room, MOST_BYTES) or max(found.width, found.height) > SIDE:
         return None
     return ShownFile("", found.type, len(raw), found.tokens) if redact(words) == words else None
+
+
+def fair_cap(loads: Sequence[int], room: int) -> int | None:
+    """Return the max size of one load. All loads together fit into `room` if the larger ones are cut to this size.
+    Return None if all loads fit uncut.
+    """
+    if sum(loads) <= room:
+        return None
+    left, ordered = room, sorted(loads)
+    for place, load in enumerate(ordered):
+        share = left // (len(ordered) - place)
+        if load > share:
+            return max(0, share)
+        left -= load
+    return None

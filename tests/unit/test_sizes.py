@@ -13,7 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.sizes import fair_cap, in_words, json_copy, size_of
+from bot.telemetry.log import json_copy, size_of
+from bot.text import byte_count
+from bot.tools.result_limits import fair_cap
 
 
 @pytest.mark.parametrize(
@@ -60,7 +62,7 @@ def test_the_largest_give_first_and_no_more_than_they_must(loads: list[int], roo
     ],
 )
 def test_a_size_is_said_in_the_unit_that_fits(bytes_: float, words: str) -> None:
-    assert in_words(bytes_) == words
+    assert byte_count(bytes_) == words
 
 
 class Colour(Enum):

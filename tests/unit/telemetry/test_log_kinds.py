@@ -14,8 +14,8 @@ import pytest
 from bot.config.schema import LogLine
 from bot.contracts.base import Level
 from bot.contracts.log_kinds import COMMON, KINDS
-from bot.sizes import to_camel
 from bot.telemetry import log as telemetry_log
+from bot.telemetry.log import to_camel
 from bot.testing.log import MemoryLog
 from tests import log_lines
 from tests.gates import parsed
