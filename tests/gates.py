@@ -28,7 +28,7 @@ WAITS = {
     "bot/core/exports.py": 1,
     "bot/core/runner.py": 1,
     "bot/core/event_log.py": 5,
-    "bot/features/retention.py": 1,
+    "bot/features/removal.py": 1,
 }
 """Max number of waits for a commit of the log, by file. All other code treats an event as stored once the
 event is appended.

@@ -1,17 +1,19 @@
-"""Admissions: a stranger who writes to the bot asks for access, and operators decide. The log stores the request as an open
-question in the stranger's chat.
+"""The base of all services that ask people, and admissions: a stranger who writes to the bot asks for access, and operators
+decide. The log stores the request as an open question in the stranger's chat.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+import contextlib
+from collections.abc import Collection, Iterator, Sequence
 from typing import Literal
+from weakref import WeakValueDictionary
 
 from bot import text
-from bot.contracts.approvals import Approval, Choice, OpenLoop, QuestionButtons, Verdict, Viewer
+from bot.contracts.approvals import Approval, Choice, OpenLoop, QuestionButtons, Subject, Verdict, Viewer
 from bot.contracts.base import Json
-from bot.contracts.identity import UserRef
+from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.messages import ABOUT, ONLY_TO, Inbound
 from bot.core import events
 from bot.core.access import EVERY, id_form
@@ -20,7 +22,6 @@ from bot.core.chats import Fact
 from bot.core.feature import Done, Runtime
 from bot.core.operators import who_decided
 from bot.core.outgoing import Address, Question, examples
-from bot.features.questions.tool_questions import QuestionService
 from bot.tools.permissions.display import named
 from bot.words import paragraph, say, speaking, times
 
@@ -34,6 +35,45 @@ without its text, and a flag that is true if operators were asked.
 KEPT = 7 * EVERY
 """Max age in seconds of a stored request. While the request is stored, a denied person can be notified of a later admission."""
 CHECK_SECONDS = 2.0  # interval in seconds between checks for decisions that another process wrote
+REACHED_SECONDS = 3.0  # timeout in seconds for delivering a question to an operator
+
+
+class QuestionService:
+    """Base of the services that ask people questions."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._run = runtime
+        self._locks = WeakValueDictionary[ChatKey, asyncio.Lock]()
+
+    def _alone(self, chat_key: ChatKey) -> asyncio.Lock:
+        return self._locks.setdefault(chat_key, asyncio.Lock())
+
+    def _append(self, chat: Chat, turn: str | None, *data: events.EventData) -> None:
+        self._run.chats.append(*(Fact(chat.key, one, turn) for one in data))
+
+    def _open(self, *subjects: Subject) -> list[tuple[Chat, Question]]:
+        return [
+            (chat, one)
+            for chat in self._run.chats
+            for one in chat.questions.values()
+            if one.verdict is None and one.asked.subject in subjects
+        ]
+
+    async def _reached(self, chat: Chat, found: Question, rows: Collection[str]) -> bool:
+        """Return True once one of these outbox rows is delivered or the question is decided. Return False after
+        `REACHED_SECONDS`, or if no row can be delivered.
+        """
+
+        def known() -> bool | None:
+            states = [found.arrived(name) for name in rows]
+            if True in states or found.verdict is not None:
+                return True
+            return None if None in states else False
+
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(REACHED_SECONDS):
+                return await self._run.chats.until(chat.key, known)
+        return False
 
 
 class Admissions(QuestionService):

@@ -34,9 +34,10 @@ from bot.core.feature import Command, Done, Feature, Hooks, Runtime
 from bot.core.operators import who_decided
 from bot.core.outgoing import Address, LastingApproval, Question, is_shown_in
 from bot.features.questions import wording
-from bot.features.questions.admissions import Admissions
-from bot.features.questions.tool_questions import QuestionService, ToolQuestions
+from bot.features.questions.admissions import Admissions, QuestionService
 from bot.features.questions.wording import SHORT, act, call_in_words, runs, that_hold
+from bot.tools.context import Answer
+from bot.tools.context import Question as ToolQuestion
 from bot.tools.permissions.display import changed_lines, in_words, named
 from bot.words import say, speaking, times
 
@@ -446,6 +447,41 @@ def _is_called(name: str, wanted: str) -> bool:
 
 def _fact(given: LastingApproval) -> events.FactSet:
     return events.FactSet(GRANTED, given.id, _GRANTS.dump_python(given, mode="json"))
+
+
+class ToolQuestions(QuestionService):
+    """Implements `tools.context.Questions`. A question is dropped when the process ends, because its tool call ends too."""
+
+    async def ask(self, question: ToolQuestion) -> Answer:
+        """Implement `tools.context.Questions.ask`. Each chat has at most one open question at a time."""
+        async with self._alone(question.chat_key):
+            chat = await self._run.chats.get(question.chat_key)
+            turn = chat.turn
+            if turn is None or turn.id != question.request_id or turn.first.due is not None:
+                return Answer("nobody")
+            first, name = turn.first, self._run.ids.ulid()
+            record = Approval(turn.id, chat.key, first.channel, first.user_id, shown=question.words)
+            record = replace(record, granted=True, own=True, subject="question")
+            rows = self._run.saying.rows(name, Address.of(first), question.words, question=name)
+            self._append(chat, turn.id, events.QuestionAsked(name, record), *rows)
+            asked = chat.questions[name]
+            self._run.log.write("question", "the person is asked something", request_id=turn.id)
+            async with self._run.suspended():
+                await self._run.chats.until(
+                    chat.key, lambda: asked.verdict or False in asked.rows.values() or None
+                )
+            if asked.verdict is None:
+                self._run.log.write("question", "a question did not arrive", level="warn")
+                self._append(chat, turn.id, events.Decided(name, Verdict("nobody")))
+            return _answer(chat, asked.verdict)
+
+
+def _answer(chat: Chat, verdict: Verdict | None) -> Answer:
+    if verdict is None or verdict.ended != "steered":
+        return Answer("expired" if verdict is not None and verdict.ended == "expired" else "nobody")
+    members = chat.turn.members if chat.turn is not None else []
+    said = next((one for one in [*chat.waiting, *members] if one.request_id == verdict.request_id), None)
+    return Answer("nobody") if said is None or said.command is not None else Answer("answered", said.text)
 
 
 def _build(runtime: Runtime) -> Hooks:
