@@ -21,14 +21,9 @@ def command(words: str, root: Path) -> str:
     return f"{'shipmate' if known else shlex.quote(name)} {words}{where}"
 
 
-def installed_version(name: str) -> str | None:
-    """Return the version of a package; None if the package is not installed."""
+def version_of(name: str, missing: str = "not installed") -> str:
+    """Return the version of a package as text for people; `missing` if the package is not installed."""
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
-        return None
-
-
-def version_of(name: str) -> str:
-    """Return the version of a package as text for people; `not installed` if there is none."""
-    return installed_version(name) or "not installed"
+        return missing

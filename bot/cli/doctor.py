@@ -31,7 +31,7 @@ from bot.contracts.model import Model
 from bot.core import sqlite_log
 from bot.disk_reserve import space_of
 from bot.features.search import index
-from bot.invocation import command, installed_version
+from bot.invocation import command, version_of
 from bot.system import SystemClock
 from bot.telemetry import LogRedactor
 from bot.tools.context import Answer, Question
@@ -124,10 +124,10 @@ async def _test_turn(settings: Settings) -> Finding:
 
 
 def versions() -> Finding:
-    if missing := [name for name in dependencies() if installed_version(name) is None]:
+    if missing := [name for name in dependencies() if not version_of(name, "")]:
         remedy = "install shipmate again, with pip"
         return Finding("versions", "wrong", f"not installed: {', '.join(missing)}", remedy)
-    own = installed_version("shipmate") or "from a folder, not installed"
+    own = version_of("shipmate", "from a folder, not installed")
     return Finding("versions", "ok", f"shipmate {own}, Python {PYTHON}")
 
 

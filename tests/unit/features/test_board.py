@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot.core.tasks import TaskEvent
-from bot.features.live.progress_view import ALONE_SECONDS, MOST, TOGETHER_SECONDS, ProgressState
+from bot.features.live import ALONE_SECONDS, MOST, TOGETHER_SECONDS, ProgressState
 from channels.telegram import render
 from tests.shares import examples
 
