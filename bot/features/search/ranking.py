@@ -16,10 +16,9 @@ from bot.contracts.messages import ArchiveLine
 from bot.core.archive_files import read_line
 from bot.features.search import analysis, index
 from bot.features.search.analysis import FORM, Term
-from bot.features.search.index import LENGTHS, PLACE_BITS, PLACES, ROW_BITS, IndexedChat, speaker_token
+from bot.features.search.index import LENGTHS, PLACE_BITS, ROW_BITS, IndexedChat, speaker_token
 from bot.tools.context import Hit, Recalled, RecallQuery
 
-REACH = 1  # number of lines before and after each hit that are returned with it
 BUDGET, BUDGET_SHARE = 1_500, 160
 """Max index entries that are read for the words of a query: `BUDGET`, plus one per `BUDGET_SHARE` lines of the chat."""
 CANDIDATES = 200  # max lines that one phrasing finds in a chat
@@ -52,8 +51,6 @@ class Weights:
     feedback_lines: int = 2  # number of best lines that feedback terms are taken from
     feedback_terms: int = 3  # max number of feedback terms
     feedback: float = 0.12  # weight of the first feedback term
-    alike: int = 16
-    """Max lines of equal score that are ranked before lines of lower scores. Lines of equal score often repeat one text."""
     looked: int = 40  # number of best lines that are scored by their form too
     speaker: float = 0.2
     """Bonus of a line whose role (person or bot) wrote the words that the query asks about, as a share of the best score."""
@@ -218,14 +215,8 @@ class ChatSearch:
     def _top(self, most: int) -> Scored:
         """Return the best lines. A line's score includes shares of the scores of its neighbours and of its session."""
         own, weights = self._scores, self._weights
-        lines, others, alike = list[int](), list[int](), Counter[float]()
-        for line in sorted(own, key=own.__getitem__, reverse=True):
-            alike[own[line]] += 1
-            (lines if alike[own[line]] <= weights.alike else others).append(line)
-            if len(lines) >= most:
-                break
-        lines = (lines + others)[:most]
-        near = {beside for line in lines[:CENTRES] for beside in _around(line, 1)}
+        lines = sorted(own, key=own.__getitem__, reverse=True)[:most]
+        near = {beside for line in lines[:CENTRES] for beside in _beside(line)}
         sessions = {
             session: sum(
                 worth * of[session] / (of[session] + weights.session_k) for worth, of in self._matches
@@ -234,7 +225,7 @@ class ChatSearch:
         }
         found = {
             line: own.get(line, 0.0)
-            + weights.neighbour * sum(own.get(beside, 0.0) for beside in _around(line, 1))
+            + weights.neighbour * sum(own.get(beside, 0.0) for beside in _beside(line))
             + weights.session * sessions[line >> PLACE_BITS]
             for line in near.union(lines)
         }
@@ -274,9 +265,9 @@ class ChatSearch:
         return f"({' OR '.join(map(self._quoted, self._rare))})"
 
 
-def _around(line: int, reach: int) -> list[int]:
-    place = line & PLACES
-    return [line + step for step in range(-reach, reach + 1) if step and 0 <= place + step <= PLACES]
+def _beside(line: int) -> list[int]:
+    """Return the numbers of the lines before and after a line, in the same session."""
+    return [beside for beside in (line - 1, line + 1) if beside >> PLACE_BITS == line >> PLACE_BITS]
 
 
 def _sorted(found: Iterable[tuple[int, float]]) -> Scored:
@@ -333,9 +324,9 @@ def recall(
             if len(hits) >= query.offset + query.limit:
                 break
         page = hits[query.offset : query.offset + query.limit]
-        said = _read(db, {beside for line, *_ in page for beside in _around(line, REACH)})
+        said = _read(db, {beside for line, *_ in page for beside in _beside(line)})
     found = [
-        Hit(one, score, tuple(said[beside] for beside in _around(line, REACH) if beside in said))
+        Hit(one, score, tuple(said[beside] for beside in _beside(line) if beside in said))
         for line, score, one in page
     ]
     return Recalled(found, len(places) - refused)
