@@ -188,11 +188,9 @@ class Outbox:
         edits = self.services.channels[row.channel]
         try:
             await self._call(SEND_SECONDS, edits.edit(message, row.message_id or ""))
-        except errors.DeliveryThrottled as error:
-            await self.services.clock.sleep(error.retry_after)
-            return
-        except errors.DeliveryUncertain:
-            await self.services.clock.sleep(AGAIN_SECONDS)
+        except (errors.DeliveryThrottled, errors.DeliveryUncertain) as error:
+            wait = error.retry_after if isinstance(error, errors.DeliveryThrottled) else AGAIN_SECONDS
+            await self.services.clock.sleep(wait)
             return
         except errors.DeliveryFailed as error:
             cause = str(error)
@@ -338,19 +336,9 @@ class Outbox:
         if waited is None:
             return
         self._append(row, waited)
-        spent = waited.parts.get
-        self.services.log.write(
-            "answer_shown",
-            "the person sees the answer",
-            chat_key=row.chat,
-            request_id=row.turn,
-            waited_ms=waited.ms,
-            queue_ms=spent("queue"),
-            approval_ms=spent("approval"),
-            model_ms=spent("model"),
-            tools_ms=spent("tools"),
-            delivery_ms=spent("delivery"),
-        )
+        spent: Json = {f"{part}_ms": ms for part, ms in waited.parts.items()} | {"waited_ms": waited.ms}
+        about: Json = {"chat_key": row.chat, "request_id": row.turn}
+        self.services.log.write("answer_shown", "the person sees the answer", **about, **spent)
 
     def _note(self, row: OutboxRow, words: str, state: str, *, level: Level = "info", **details: Any) -> None:
         about: Json = {"chat_key": row.chat, "request_id": row.turn, "outbound_id": row.id, "state": state}
@@ -359,8 +347,8 @@ class Outbox:
     def _sent(self, row: OutboxRow, sent: Sent, took: float) -> None:
         self._first_words(row)
         self._append(row, events.RowEnded(row.id, "sent", sent.message_id))
-        facts: Json = {"duration": took, "message_id": sent.message_id, "length": len(row.text)}
-        self._note(row, f"{row.form} delivered", "sent", **facts)
+        words, length = f"{row.form} delivered", len(row.text)
+        self._note(row, words, "sent", duration=took, message_id=sent.message_id, length=length)
 
     def _unsure(self, row: OutboxRow, error: errors.DeliveryFailed) -> None:
         """Queue a repeat of a row that may not have arrived. After the last repeat, record that the outcome is unknown."""

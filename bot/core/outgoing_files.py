@@ -103,7 +103,7 @@ class OutgoingFiles:
         ]
         if found and sum(self._sizes().values()) + sum(one.size for one in found) > MOST_WAITING:
             raise errors.FileRefused("too many files wait for their platforms")
-        async with self._alone if files else contextlib.nullcontext():
+        async with self._alone:
             try:
                 for one, file in zip(found, files, strict=True):
                     await asyncio.to_thread(self.services.disk.replace, self.folder / one.sha256, file.data)

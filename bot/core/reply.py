@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -132,7 +133,8 @@ class ChatReply:
 
     async def _queue(self, words: str, step: str, files: Sequence[OutgoingFile]) -> None:
         parts = await off_loop(len(words), SHORT, lambda: self.ports.split(words))
-        async with self.ports.files.kept(files) as kept:
+        nothing: contextlib.AbstractAsyncContextManager[list[StoredFile]] = contextlib.nullcontext([])
+        async with self.ports.files.kept(files) if files else nothing as kept:
             if self.queued(step):
                 return
             first = f"{self.turn}/{step}/0"
