@@ -17,9 +17,6 @@ from typing import Any
 
 CODE = ("bot", "channels")
 FAKES = "bot/testing/"
-BROAD = {"bot/tools/dispatch.py": 1}  # a tool may raise anything
-"""Max number of handlers that catch every exception, by file. All other files must catch errors by name."""
-
 WAITS = {
     "bot/core/intake.py": 4,  # before a message is confirmed to the platform, or a new name to the person
     "bot/core/outbox.py": 2,  # before a message is sent, and before a live message is created
@@ -35,7 +32,7 @@ event is appended.
 """
 
 EXCEPTIONS = "tests/exceptions.toml"
-"""File of exceptions: how many breaches of three rules each source file may have. The numbers may
+"""File of exceptions: how many breaches of two rules each source file may have. The numbers may
 only decrease.
 """
 
@@ -90,9 +87,6 @@ KNOWN_TO = {
 edit, find or draft.
 """
 
-DOCUMENTED = frozenset({"os._exit", "sys._current_frames"})
-"""Names in Python's standard library that are public although they begin with an underscore."""
-
 # The patterns contain ~ so that this file itself passes; the search removes each ~ first.
 FORBIDDEN = {
     r"py~pi\.org|python~hosted|npm~js\.(?:com|org)": "the host of a package registry",
@@ -124,7 +118,7 @@ def main(root: Path, *, shrink: bool = False) -> int:
 
 def examine(root: Path) -> Iterator[str]:
     """Yield every breach of a rule, as `path:line: rule`."""
-    private, sentences, labels = (dict[str, list[int]]() for _ in range(3))
+    sentences, labels = dict[str, list[int]](), dict[str, list[int]]()
     for path in tracked(root):
         name = path.relative_to(root).as_posix()
         try:
@@ -134,7 +128,7 @@ def examine(root: Path) -> Iterator[str]:
         yield from _words(name, content)
         if path.suffix == ".py" and name.startswith(CODE):
             tree = parsed(content)
-            yield from _counted(name, tree)
+            yield from _waits(name, tree)
             if name.startswith(SPEAKERS) and not name.startswith(FOR_THE_MODEL):
                 sentences[name] = list(_sentences(tree))
                 labels[name] = list(_labels(tree))
@@ -144,27 +138,12 @@ def examine(root: Path) -> Iterator[str]:
             labels[name] = list(_shown(SHOWN_BY[path.suffix], content))
         elif path.suffix == ".html" and name.startswith(CODE):
             labels[name] = list(_shown_by_template(content))
-        elif path.suffix == ".py" and name.startswith("tests/"):
-            tree = parsed(content)
-            private[name] = list(_private(tree))
-            if not name.startswith(TIMED):
-                yield from _short_guards(name, tree)
+        elif path.suffix == ".py" and name.startswith("tests/") and not name.startswith(TIMED):
+            yield from _short_guards(name, parsed(content))
     allowed = _exceptions(root)
-    yield from _compared(
-        sentences,
-        "sentences",
-        allowed,
-        "a sentence stands in code; put it into bot/words and `say` it",
-    )
-    yield from _compared(
-        labels,
-        "labels",
-        allowed,
-        "a label stands in code; put it into bot/words and `say` it",
-    )
-    yield from _compared(
-        private, "private-access", allowed, "a test reaches for a private name; use the public way"
-    )
+    rule = "stands in code; put it into bot/words and `say` it"
+    yield from _compared(sentences, "sentences", allowed, f"a sentence {rule}")
+    yield from _compared(labels, "labels", allowed, f"a label {rule}")
 
 
 def _exceptions(root: Path) -> Mapping[str, Any]:
@@ -202,14 +181,10 @@ def _words(name: str, content: str) -> Iterator[str]:
             yield f"{name}:{line}: {match.group()!r} is {meaning}"
 
 
-def _counted(name: str, tree: ast.AST) -> Iterator[str]:
-    nodes = list(ast.walk(tree))
-    broad = [one.lineno for one in nodes if isinstance(one, ast.ExceptHandler) and _catches_all(one)]
-    for line in broad[BROAD.get(name, 0) :]:
-        yield f"{name}:{line}: an except for everything; catch errors by name (see errors.py)"
+def _waits(name: str, tree: ast.AST) -> Iterator[str]:
     waits = [
         one.lineno
-        for one in nodes
+        for one in ast.walk(tree)
         if isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute) and one.func.attr == "committed"
     ]
     for line in waits[WAITS.get(name, 0) :]:
@@ -290,31 +265,6 @@ def _text(node: ast.Constant | ast.JoinedStr) -> str:
     return node.value if isinstance(node.value, str) else ""
 
 
-def _catches_all(node: ast.ExceptHandler) -> bool:
-    names = node.type.elts if isinstance(node.type, ast.Tuple) else [node.type]
-    broad = {"Exception", "BaseException"}
-    return any(item is None or (isinstance(item, ast.Name) and item.id in broad) for item in names)
-
-
-def _private(tree: ast.Module) -> Iterator[int]:
-    """Yield the lines on which a test uses a private name of another object; `getattr`, `setattr` and `delattr` count too."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute):
-            own = ast.unparse(node.value) in {"self", "cls", "super()"}
-            if _is_private(node.attr) and not own and ast.unparse(node) not in DOCUMENTED:
-                yield node.lineno
-        elif isinstance(node, ast.ImportFrom):
-            yield from (node.lineno for one in node.names if _is_private(one.name))
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(
-            ("getattr", "setattr", "delattr")
-        ):
-            yield from (
-                node.lineno
-                for one in node.args[1:2]
-                if isinstance(one, ast.Constant) and _is_private(str(one.value))
-            )
-
-
 def _short_guards(name: str, tree: ast.Module) -> Iterator[str]:
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
@@ -323,11 +273,6 @@ def _short_guards(name: str, tree: ast.Module) -> Iterator[str]:
         seconds = given[0].value if given and isinstance(given[0], ast.Constant) else None
         if isinstance(seconds, int | float) and 1 <= seconds < LEAST:
             yield f"{name}:{node.lineno}: a guard of {seconds} s, which a busy machine passes; give it 90"
-
-
-def _is_private(name: str) -> bool:
-    last = name.rpartition(".")[2]
-    return last.startswith("_") and not last.startswith("__") and last != "_"
 
 
 def _shrink(root: Path) -> None:
