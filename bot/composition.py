@@ -22,6 +22,7 @@ from bot.access_list import AccessList, Operators
 from bot.contracts.channel import ChannelDeps
 from bot.contracts.environment import Log
 from bot.contracts.identity import UserRef
+from bot.contracts.messages import Inbound
 from bot.contracts.model import Model
 from bot.core import feature
 from bot.core.access import Access, Memberships
@@ -43,7 +44,7 @@ from bot.core.outgoing import Saying
 from bot.core.outgoing_files import OutgoingFiles
 from bot.core.prompt import InstructionFiles, Prompts, operator_files
 from bot.core.rate_limit import RateLimiter
-from bot.core.reply import ReplyPorts
+from bot.core.reply import ChatReply
 from bot.core.runner import Runner, Slots, Turns
 from bot.core.services import Environment, Services
 from bot.core.sqlite_log import FILE, SqliteLog
@@ -168,10 +169,19 @@ class Gateway:
         self.model, self.fallbacks = build_models(services)
         self.memory = memory = RssMonitor(settings.memory.limit_mb, clock=clock, log=log)
 
-        def reply(chat: Chat, channel: str) -> ReplyPorts:
-            show = functools.partial(door.display.preview, chat) if door.display else lambda *_: None
-            limits = channels[channel].reading_limits if settings.delivery.long_as_files else None
-            return ReplyPorts(channels[channel].split, show, limits, services.redact, files)
+        def reply(chat: Chat, turn: str, to: Inbound) -> ChatReply:
+            channel = channels[to.channel]
+            return ChatReply(
+                chat,
+                turn,
+                to,
+                chats,
+                split=channel.split,
+                show=functools.partial(door.display.preview, chat) if door.display else lambda *_: None,
+                limits=channel.reading_limits if settings.delivery.long_as_files else None,
+                redact=services.redact,
+                files=files,
+            )
 
         agent = self._agent(alerts, memberships, spending)
         reader = FileReader(services, memory)

@@ -12,6 +12,7 @@ from pydantic import Field
 from bot.contracts.approvals import QuestionButtons
 from bot.contracts.base import ChatType, Frozen, Json, Role
 from bot.contracts.identity import ChatKey, UserRef
+from bot.contracts.model import ShownFile
 from bot.words import DEFAULT
 
 ORIGIN = "origin"
@@ -85,6 +86,38 @@ class Attachment(Frozen):
     def may_be_read(self) -> bool:
         """Return True for a kind of attachment that may contain readable text, speech or a picture."""
         return (self.spoken or self.kind in {"file", "photo"}) and self.ref is not None
+
+
+@dataclass(frozen=True, slots=True)
+class SeenFile:
+    """Result of reading an attached file.
+
+    For a file with text, `artifact` names the stored text (secrets redacted) and `head` is its beginning. A file may also
+    be `shown` to the model. Any other file was not read. Then `why` is the reason in English, or "" if files of this kind
+    are never read. `code` selects the translated reason (`files.why_…` of a catalogue), and `limit` is the number in that
+    reason. `refused` means that memory was short, so no file of the message was fetched.
+    """
+
+    artifact: str | None = None
+    characters: int = 0
+    lines: int = 0
+    head: str = ""
+    why: str = ""
+    refused: bool = False
+    shown: ShownFile | None = None
+    code: str = ""
+    limit: int = 0
+
+    @property
+    def read(self) -> bool:
+        """Return True if the model receives the file's text or the file itself."""
+        return self.artifact is not None or self.shown is not None
+
+
+REFUSED = SeenFile(why="memory was short", refused=True, code="memory")
+"""Result for a file that was not fetched because memory was short."""
+UNSEEN = SeenFile(why="the provider refuses it", code="unseen")
+UNSEEN_BY_MODEL = SeenFile(why="the model sees no files", code="blind")
 
 
 class Origin(Frozen):

@@ -11,18 +11,16 @@ from bot.config.ship_file import Effort, ModelUse, Thinking
 from bot.contracts.approvals import Approvals, Unattended
 from bot.contracts.base import Json
 from bot.contracts.environment import OperatorNotices
-from bot.contracts.identity import ChatKey
 from bot.contracts.model import Model, ModelReply, ModelRequest
 from bot.core import blocks
 from bot.core.archive_files import ChatStore
 from bot.core.blocks import Estimator
-from bot.core.prompt import LEAST_BUDGET, MOST_BUDGET, SHARE, Frozen, Prompts
+from bot.core.prompt import Prompts
 from bot.core.services import Services
 from bot.llm.costs import PriceTable
 from bot.llm.windows import EFFORTS, ContextWindows
 from bot.tools.dispatch import Dispatcher
 from bot.tools.registry import Registry
-from bot.words import sentence
 
 if TYPE_CHECKING:
     from bot.core.tasks import TaskEvent
@@ -202,21 +200,3 @@ class AgentDeps(Services):
     alerts: OperatorNotices
     task_events: Callable[[TaskEvent], object] = lambda _: None
     approvals: Approvals = field(default_factory=Unattended)
-
-    async def freeze(self, chat_key: ChatKey, channel: str | None) -> Frozen:
-        """Build a chat's system prompt. Its size is limited to a share of the context window."""
-        models = self.models
-        tools = models.estimator.tokens(models.name, models.declared(self.registry.forms))
-        room = models.budget(self.settings.context.compaction.soft_tokens).share(SHARE, MOST_BUDGET) - tools
-        frozen = await self.prompts.freeze(
-            chat_key,
-            channel,
-            models.name,
-            budget=max(LEAST_BUDGET, room),
-            size=lambda words: models.estimator.text(models.name, words),
-            system_role=models.windows.takes_system(models.name),
-        )
-        if frozen.cut:
-            told = sentence("operators.instructions", names=", ".join(frozen.cut))
-            self.alerts.tell(f"instructions {frozen.cut}", told, every=86_400.0)
-        return frozen

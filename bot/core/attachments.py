@@ -12,12 +12,12 @@ import base64
 import contextlib
 import functools
 import hashlib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from bot import errors, text, ulids
-from bot.contracts.messages import Attachment, Inbound
+from bot.contracts.messages import REFUSED, Attachment, Inbound, SeenFile
 from bot.contracts.model import ShownFile
-from bot.core.file_words import REFUSED, SeenFile, size_in_words
 from bot.core.services import Services
 from bot.documents import file_types, parser_process
 from bot.documents.file_types import FileType
@@ -25,6 +25,7 @@ from bot.documents.parser_process import LARGEST
 from bot.llm.transcription import HttpTranscriber
 from bot.picture_head import picture_of
 from bot.rss_monitor import RssMonitor
+from bot.words import paragraph, say
 
 STEP = "attachment"  # Value of `tool` in the metadata of artifacts that hold attached files
 HEAD = 2_000  # Max characters that the model is shown from the beginning of a file's text
@@ -229,3 +230,53 @@ def artifact_id(request_id: str, at: int, attachment: Attachment, kind: str = ""
     digest = hashlib.sha256(named.encode()).digest()
     # The first ten characters of a ULID are its time.
     return request_id[:10] + ulids.written(int.from_bytes(digest[:10]))[10:]
+
+
+# ------------------------------------------------------------ sentences for people
+
+NAMED = 10
+"""Max file names in one sentence. An album has no more files."""
+
+
+def unread(files: Iterable[tuple[Sequence[Attachment], Sequence[SeenFile]]]) -> str:
+    """Return sentences that tell which files of several messages were not read; "" if all were read."""
+    return "\n".join(filter(None, (_unread(attachments, seen) for attachments, seen in files)))
+
+
+def _unread(attachments: Sequence[Attachment], seen: Sequence[SeenFile]) -> str:
+    if any(one.refused for one in seen):
+        return say("files.no_room")
+    both = list(zip(attachments, seen, strict=True))
+    failed = [
+        say("files.unread_one", file=_named(file), reason=_reason(one)) for file, one in both if one.why
+    ]
+    never: dict[str, list[str]] = {}
+    for file, one in both:
+        if not one.read and not one.why:
+            never.setdefault(file.kind, []).append(_named(file))
+    kinds = [
+        say(f"files.cannot_{kind}", count=len(named), names=_listed(named)) for kind, named in never.items()
+    ]
+    words = say("files.unread", files=_listed(failed)) if failed else ""
+    return "\n".join(filter(None, (words, paragraph(*kinds) if kinds else "")))
+
+
+def _listed(named: Sequence[str]) -> str:
+    first = ", ".join(named[:NAMED])
+    return say("files.more", names=first, count=len(named) - NAMED) if len(named) > NAMED else first
+
+
+def _named(attachment: Attachment) -> str:
+    return f"“{attachment.name}”" if attachment.name else say("files.nameless")
+
+
+def _reason(seen: SeenFile) -> str:
+    if not seen.code:
+        return seen.why
+    return say(f"files.why_{seen.code}", count=seen.limit, size=size_in_words(seen.limit))
+
+
+def size_in_words(size: int) -> str:
+    if size < 1_000:
+        return f"{size} bytes"
+    return f"{size / 1_000_000:.3g} MB" if size >= 1_000_000 else f"{size / 1_000:.3g} kB"

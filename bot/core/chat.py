@@ -17,12 +17,11 @@ from typing import Literal, NamedTuple
 from bot import errors
 from bot.contracts.approvals import Verdict
 from bot.contracts.identity import ChatKey, UserRef
-from bot.contracts.messages import Attachment, Inbound
+from bot.contracts.messages import UNSEEN, UNSEEN_BY_MODEL, Attachment, Inbound, SeenFile
 from bot.core import events
 from bot.core.context import AgentContextStore, RunningTurn
 from bot.core.event_log import Position
 from bot.core.events import Event
-from bot.core.file_words import UNSEEN, UNSEEN_BY_MODEL, SeenFile
 from bot.core.outgoing import OutboxRow, Question
 from bot.core.removal import Gone
 

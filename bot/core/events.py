@@ -16,8 +16,7 @@ from bot import text
 from bot.contracts.approvals import Approval, QuestionButtons, Verdict
 from bot.contracts.base import ChatType, Json, Message, Role
 from bot.contracts.identity import ChatKey
-from bot.contracts.messages import Inbound, OutboundKind
-from bot.core.file_words import SeenFile
+from bot.contracts.messages import Inbound, OutboundKind, SeenFile
 from bot.core.prompt import Frozen
 from bot.tools.context import TaskMode
 from bot.words import DEFAULT, UTC

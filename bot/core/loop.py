@@ -19,7 +19,7 @@ from bot.contracts.environment import off_loop
 from bot.contracts.messages import NOBODYS, ORIGIN, ArchiveLine, Inbound
 from bot.contracts.model import Model, ModelReply, ModelRequest
 from bot.contracts.tools import ToolCall, ToolResult
-from bot.core import blocks, events, file_words, user_message
+from bot.core import attachments, blocks, events, user_message
 from bot.core.chat import Phase
 from bot.core.chats import Chats, Fact
 from bot.core.context import INTERRUPTED, LENGTH, RunningTurn
@@ -98,7 +98,7 @@ class Loop:
                 await self._take_up()
                 running = self.chat.context.running
                 if running is None or not running.entries:
-                    return "" if self.chat.turn is None else file_words.below(self.chat.turn.unread)
+                    return "" if self.chat.turn is None else attachments.unread(self.chat.turn.unread)
                 if self._said() or (self._answered(running) and _only_sent(running)):
                     return ""
                 if calls := running.open_calls:

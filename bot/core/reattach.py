@@ -13,7 +13,7 @@ from bot.contracts.approvals import Unattended
 from bot.contracts.base import Json, Message
 from bot.contracts.messages import NOBODYS, ORIGIN, Taint
 from bot.contracts.tools import ToolCall, ToolResult
-from bot.core import blocks, file_words, view
+from bot.core import blocks, user_message, view
 from bot.core.agent import AgentDeps
 from bot.core.fit import Fit
 from bot.core.memory import PutBack
@@ -142,7 +142,7 @@ def _used(messages: Sequence[Message]) -> Iterator[tuple[str, str, Any]]:
     for message in messages:
         for kind, names in message["content"][0].get(view.WORKED_WITH, {}).items():
             yield from ((kind, name, about) for name, about in names.items())
-        yield from ((_ARTIFACTS, pointer, lines) for pointer, lines in file_words.pointers(message))
+        yield from ((_ARTIFACTS, pointer, lines) for pointer, lines in user_message.pointers(message))
         yield from ((_TOOLS, name, None) for name in view.definitions([message]))
         for block in message["content"]:
             if block.get("type") != "tool_result" or not isinstance(block.get("content"), str):

@@ -16,7 +16,7 @@ from bot import errors, telemetry
 from bot.contracts.approvals import Verdict
 from bot.contracts.environment import OperatorNotices
 from bot.contracts.identity import ChatKey
-from bot.contracts.messages import Inbound
+from bot.contracts.messages import Inbound, SeenFile
 from bot.core import chat as life
 from bot.core import events, quotes
 from bot.core.access import Access
@@ -26,14 +26,13 @@ from bot.core.chat import Chat
 from bot.core.chats import NO_CHAT, Chats, Fact
 from bot.core.event_log import RESTORED, EventLog
 from bot.core.feature import Done, Door
-from bot.core.file_words import SeenFile
 from bot.core.fit import COLD_AFTER, Fit, Frame, Withdrawn
 from bot.core.locales import Locales
 from bot.core.loop import Loop, OlderMessages
 from bot.core.outbox import Outbox
 from bot.core.outgoing import Address, OutboxRow, Question, Saying
-from bot.core.prompt import Frozen
-from bot.core.reply import ChatReply, ReplyPorts
+from bot.core.prompt import LEAST_BUDGET, MOST_BUDGET, SHARE, Frozen
+from bot.core.reply import ChatReply
 from bot.core.services import Services
 from bot.core.sqlite_log import LOST
 from bot.core.summaries import CompactResult, Summaries
@@ -77,7 +76,7 @@ class Turns:
     """Settings and services of the agent. A reload replaces them for later turns."""
     chats: Chats
     event_log: EventLog
-    reply: Callable[[Chat, str], ReplyPorts]
+    reply: Callable[[Chat, str, Inbound], ChatReply]
     files: FileReader
     door: Door
     access: Access
@@ -111,7 +110,7 @@ class Turns:
 
         quiet = all(one.overheard for one in running.members)
         fit = self._fit(chat, turn, "overheard" if quiet else "turn")
-        reply = ChatReply(chat, turn, first, self.chats, self.reply(chat, first.channel))
+        reply = self.reply(chat, turn, first)
         wrapped = self.door.wrapped(chat, reply, agent.registry)
         tasks = TurnTasks(fit, self.chats, self.event_log)
         older = OlderMessages(turn, fit)
@@ -203,7 +202,19 @@ class Turns:
         warm = shows and asked_at is not None and agent.clock.now() - asked_at <= COLD_AFTER
         if known is not None and warm:
             return known
-        fresh = await replace(agent, models=models).freeze(chat.key, first.channel)
+        tools = models.estimator.tokens(models.name, models.declared(agent.registry.forms))
+        room = models.budget(agent.settings.context.compaction.soft_tokens).share(SHARE, MOST_BUDGET) - tools
+        fresh = await agent.prompts.freeze(
+            chat.key,
+            first.channel,
+            models.name,
+            budget=max(LEAST_BUDGET, room),
+            size=functools.partial(models.estimator.text, models.name),
+            system_role=models.windows.takes_system(models.name),
+        )
+        if fresh.cut:
+            told = sentence("operators.instructions", names=", ".join(fresh.cut))
+            agent.alerts.tell(f"instructions {fresh.cut}", told, every=86_400.0)
         if before is not None and len(context) and known != fresh:
             agent.log.write("prompt", "the instructions or the skills have changed")
         return fresh

@@ -35,7 +35,7 @@ from bot.core.locales import Locales
 from bot.core.outgoing import OutboxRow, Saying
 from bot.core.outgoing_files import OutgoingFiles
 from bot.core.prompt import InstructionFiles, Prompts
-from bot.core.reply import ReplyPorts
+from bot.core.reply import ChatReply
 from bot.core.runner import Runner, Slots, Turns
 from bot.llm.messages_api import body_of
 from bot.llm.windows import ContextWindows, Learned
@@ -263,14 +263,16 @@ class Chat:
         self._event_log = EventLog()
         self._chats = Chats(self._event_log, make, clock=clock, ids=ids)
         files = OutgoingFiles(agent, self._chats)
-        ports = ReplyPorts(lambda words: [words], lambda *_: None, None, str, files)
+        reply = functools.partial(
+            ChatReply, split=lambda words: [words], show=lambda *_: None, limits=None, redact=str, files=files
+        )
         door = Door()
         screen: Any = Screen(self._chats)
         self._turns = Turns(
             agent,
             self._chats,
             self._event_log,
-            lambda *_: ports,
+            lambda of, turn, to: reply(of, turn, to, self._chats),
             nobody,
             door=door,
             access=nobody,

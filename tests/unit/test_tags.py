@@ -12,9 +12,17 @@ from hypothesis import strategies as st
 from bot import tags
 from bot.contracts.base import Message
 from bot.contracts.identity import ChatKey
-from bot.contracts.messages import ANYBODYS, NOBODYS, ArchiveLine, Attachment, Inbound, Provenance, Quoted
-from bot.core import file_words, memory, quotes, user_message
-from bot.core.file_words import SeenFile
+from bot.contracts.messages import (
+    ANYBODYS,
+    NOBODYS,
+    ArchiveLine,
+    Attachment,
+    Inbound,
+    Provenance,
+    Quoted,
+    SeenFile,
+)
+from bot.core import memory, quotes, user_message
 from bot.core.memory import PutBack
 from bot.features import conversation
 from bot.testing.model import text, tool_use
@@ -105,7 +113,7 @@ def test_words_that_look_like_a_tag_change_nothing(words: str) -> None:
     plain, forged = sent("x"), sent(words)
     assert taint.seen([forged]) == taint.seen([plain]) == Provenance(frozenset({"U1"}))
     assert not quotes.ids(forged)
-    assert list(file_words.pointers(forged)) == []
+    assert list(user_message.pointers(forged)) == []
     assert OWN not in tags.of(forged), (
         "an instruction that a person writes does not stand in for the real one"
     )

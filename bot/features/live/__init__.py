@@ -18,9 +18,9 @@ from bot.contracts.tools import MCP, ToolCall
 from bot.core.chat import Chat, Phase, Turn, plain
 from bot.core.chats import Fact
 from bot.core.feature import Display, Feature, Hooks, Runtime
-from bot.core.long_blocks import shortened
 from bot.core.outbox import LiveText
 from bot.core.outgoing import Address, OutboxRow
+from bot.core.reply import shortened
 from bot.core.tasks import TaskEvent
 from bot.features.live.partial_markdown import beginning, has_begun
 from bot.telemetry import on_waiting_for_model

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from bot.contracts.channel import ReadingLimits
 from bot.contracts.messages import OutgoingFile
-from bot.core.long_blocks import shortened
+from bot.core.reply import shortened
 from bot.text import width
 from bot.words import say
 from tests.shares import examples

@@ -12,13 +12,12 @@ from dataclasses import dataclass, field
 
 from bot.contracts.approvals import Approval, Ended, QuestionButtons, Verdict
 from bot.contracts.identity import ChatKey
-from bot.contracts.messages import Attachment, Inbound
+from bot.contracts.messages import Attachment, Inbound, SeenFile
 from bot.core import chat as life
 from bot.core import events
 from bot.core.chat import Chat, Phase
 from bot.core.event_log import Entry, Position
 from bot.core.events import Event, EventData, keys_of
-from bot.core.file_words import SeenFile
 from bot.core.outgoing import OutboxRow
 
 Steps = Generator[None, None, None]

@@ -27,11 +27,11 @@ from bot.contracts.messages import (
     Inbound,
     Provenance,
     Quoted,
+    SeenFile,
     Taint,
 )
 from bot.contracts.tools import Effect, ToolCall, ToolResult
 from bot.core import memory, user_message
-from bot.core.file_words import SeenFile
 from bot.core.memory import PutBack
 from bot.system import read_link
 from bot.testing.clock import FakeClock
