@@ -39,7 +39,6 @@ from channels.slack import content, files, render, web_api
 from channels.slack import inbound as incoming
 from channels.slack.events import HttpEvents, SocketConnection
 from channels.slack.manifest import SlackSettings, is_direct
-from channels.slack.people import People
 
 CALL_SECONDS = 20.0  # Timeout in seconds of a Web API call
 IDLE_SECONDS = 4.0  # Max seconds that an unused connection is kept. Firewalls drop idle connections silently.
@@ -70,7 +69,7 @@ class _Workspace:
     session: aiohttp.ClientSession
     intake: Intake
     me: incoming.BotIdentity
-    people: People
+    people: web_api.People
     streams: render.Streams
 
 
@@ -137,7 +136,7 @@ class SlackChannel(Channel):
         name, site = (str(answer.get(key) or "") for key in ("user", "url"))
         one_direct = self._settings.direct == "one"
         me = incoming.BotIdentity(team, user, bot, one_direct, name, site, frozenset(filter(None, scopes)))
-        people, streams = People(client, log, clock), render.Streams(client, clock)
+        people, streams = web_api.People(client, log, clock), render.Streams(client, clock)
         return _Workspace(client, self._session, intake, me, people, streams)
 
     def _make_events(self, workspace: _Workspace) -> SocketConnection | HttpEvents:

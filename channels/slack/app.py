@@ -11,7 +11,7 @@ from bot import errors
 from bot.contracts.approvals import EXAMPLES
 from bot.contracts.channel import Examination, Finding
 from bot.words import say
-from channels.http_client import ApiAnswer, ask, unreachable
+from channels.http_api import ApiAnswer, ask, unreachable
 from channels.slack.manifest import SlackSettings
 
 _MANIFEST = Path(__file__).with_suffix(".toml").read_text("utf-8")

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from bot import text
 from bot.contracts.messages import Attachment, Origin, Outbound, Quoted
-from channels.http_client import file_name
+from channels.http_api import file_name
 
 Names = Callable[[str], str | None]
 """Type of a function that returns the name of a person by id; None if the name is unknown."""

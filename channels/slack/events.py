@@ -23,7 +23,7 @@ from bot import errors
 from bot.contracts.base import Json
 from bot.contracts.channel import LOOPBACK, ChannelDeps, Health, Webhook
 from bot.contracts.environment import cancel_all
-from channels.http_server import RETRY, WebhookServer
+from channels.http_api import RETRY, WebhookServer
 from channels.slack import web_api
 
 PING_SECONDS = 10.0

@@ -15,7 +15,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from bot import errors
 from bot.contracts.environment import Clock
 from bot.contracts.messages import Attachment, Outbound, OutgoingFile, Sent
-from channels.http_client import HEADERS, download
+from channels.http_api import HEADERS, download
 from channels.slack import web_api
 
 UPLOAD_SECONDS = 200.0  # Timeout in seconds of an upload

@@ -24,7 +24,7 @@ from bot import errors, text
 from bot.contracts.base import Json
 from bot.contracts.channel import LOOPBACK
 from bot.contracts.messages import Attachment, OutgoingFile
-from channels.http_client import CONNECTION_ERRORS, HEADERS, download
+from channels.http_api import CONNECTION_ERRORS, HEADERS, download
 
 NOT_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL)
 GARBLED = (TypeError, ValueError, LookupError, AttributeError, OverflowError, OSError, RecursionError)

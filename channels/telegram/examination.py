@@ -7,7 +7,7 @@ from typing import Any
 
 from bot import errors
 from bot.contracts.channel import Examination, Finding
-from channels.http_client import ApiAnswer, ask, unreachable
+from channels.http_api import ApiAnswer, ask, unreachable
 from channels.telegram.manifest import TelegramSettings
 
 MOST_GROUPS = 20  # Max groups in which the bot's rights are checked

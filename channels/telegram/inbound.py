@@ -15,7 +15,7 @@ from bot import text
 from bot.contracts.base import Json
 from bot.contracts.messages import Attachment, Command, Inbound, Link, Origin, Quoted
 from channels import approval_buttons
-from channels.http_client import file_name
+from channels.http_api import file_name
 from channels.telegram.bot_api import GARBLED
 from channels.telegram.manifest import encode
 

@@ -26,7 +26,7 @@ from bot.contracts.channel import ChannelDeps, Health, Intake, Webhook
 from bot.contracts.environment import Disk, Log, cancel_all
 from bot.contracts.identity import ChatKey
 from bot.contracts.messages import Inbound
-from channels.http_server import RETRY, WebhookServer
+from channels.http_api import RETRY, WebhookServer
 from channels.telegram import bot_api, inbound
 from channels.telegram.manifest import decode, encode, valid_id
 

@@ -22,7 +22,7 @@ from bot.contracts.environment import Disk
 from bot.contracts.identity import ChatKey
 from bot.contracts.messages import Attachment, OutgoingFile
 from bot.picture_head import picture_of
-from channels.http_client import file_name
+from channels.http_api import file_name
 from channels.web.manifest import KEYS
 
 SENT, RECEIVED = "sent", "received"

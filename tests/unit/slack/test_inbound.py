@@ -14,7 +14,7 @@ from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
 from bot.testing.slack import SlackServer
 from channels.slack import inbound
-from channels.slack.people import MAX_AGE, People
+from channels.slack.web_api import MAX_AGE, People
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from bot import errors
 from bot.contracts.channel import MembershipAnswer
 from bot.contracts.identity import ChatKey
 from bot.contracts.messages import ArchiveLine
-from channels.slack import people
+from channels.slack import web_api
 
 from .conftest import ADA, CHANNEL, GRACE, PRIVATE, Stage
 
@@ -39,15 +39,15 @@ async def test_who_has_left_is_not_there_any_more(stage: Stage) -> None:
 
 
 async def test_every_page_of_conversations_counts(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(people, "PAGE", 1)
+    monkeypatch.setattr(web_api, "PAGE", 1)
     assert await stage.slack.chats_of(ADA, KEYS, direct=True) == MembershipAnswer(KEYS[:3])
 
 
 async def test_of_more_conversations_than_are_read_nothing_is_known(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(people, "PAGE", 1)
-    monkeypatch.setattr(people, "PAGES", 1)
+    monkeypatch.setattr(web_api, "PAGE", 1)
+    monkeypatch.setattr(web_api, "PAGES", 1)
     found = await stage.slack.chats_of(ADA, KEYS, direct=True)
     assert len(found.chats) == 1
     assert sorted(found.chats + found.unanswered) == sorted(KEYS[:5])
