@@ -149,22 +149,18 @@ class _Row:
     turn: str | None
 
 
+@dataclass
 class _OldShip:
     """The journal of version 0.1 and the files beside it, converted to events. An unreadable row or line is skipped, but
     is still in the backup.
     """
 
-    def __init__(
-        self,
-        db: sqlite3.Connection,
-        home: Path,
-        needs_turn: Callable[[Inbound], bool],
-        is_operator: Callable[[Inbound], bool],
-    ) -> None:
-        self._db = db
-        self._home = home
-        self._needs_turn = needs_turn
-        self._is_operator = is_operator
+    db: sqlite3.Connection
+    home: Path
+    needs_turn: Callable[[Inbound], bool]
+    is_operator: Callable[[Inbound], bool]
+
+    def __post_init__(self) -> None:
         self._turns = {row["id"]: row for row in self.rows("turns")}
         self._steps = {(row["request_id"], row["id"]): row for row in self.rows("steps")}
         self._asked = {row["id"]: row for row in self.rows("approvals")}
@@ -184,7 +180,7 @@ class _OldShip:
 
     def rows(self, table: str, more: str = "") -> list[dict[str, Any]]:
         statement = f"SELECT * FROM {table} {more}"  # noqa: S608 - all table names are from this module
-        return [dict(row) for row in self._db.execute(statement)]
+        return [dict(row) for row in self.db.execute(statement)]
 
     def events(self) -> dict[ChatKey, list[Event]]:
         facts: dict[ChatKey, list[_Fact]] = defaultdict(list)
@@ -223,7 +219,7 @@ class _OldShip:
                 one
                 for one in rows
                 if one.turn == name and one.inbound.kind in {"message", "edit"}
-                if not one.inbound.command or self._needs_turn(one.inbound)
+                if not one.inbound.command or self.needs_turn(one.inbound)
             ]
             if members and members[0].inbound.command is not None and turn["state"] not in ENDS:
                 # The command may have run. So that it is not repeated, its turn counts as handled.
@@ -266,12 +262,12 @@ class _OldShip:
 
     def _received(self, row: _Row) -> Iterator[_Fact]:
         inbound, name = row.inbound, row.inbound.request_id
-        beside = inbound.kind == "message" and not self._needs_turn(inbound)
+        beside = inbound.kind == "message" and not self.needs_turn(inbound)
         changes: dict[str, Callable[[Inbound], EventData]] = {"edit": events.Edited, "delete": events.Deleted}
         if inbound.kind in changes:
             data = changes[inbound.kind](inbound)
         elif inbound.is_stop:
-            data = events.Stop(inbound, everyones=self._is_operator(inbound))
+            data = events.Stop(inbound, everyones=self.is_operator(inbound))
         else:
             data = events.Received(inbound, beside=beside)
         yield _Fact(row.at, data, name, person=str(inbound.person))
@@ -386,7 +382,7 @@ class _OldShip:
         context no longer contains.
         """
         folder = f"transcripts/{file_names.encode(chat)}"
-        files = {one.name: one.read_bytes().splitlines() for one in (self._home / folder).glob("*.jsonl")}
+        files = {one.name: one.read_bytes().splitlines() for one in (self.home / folder).glob("*.jsonl")}
         for name, raws in self._pending.items():
             if name.startswith(f"{folder}/"):
                 files.setdefault(Path(name).name, []).extend(raws)
@@ -403,7 +399,7 @@ class _OldShip:
 
     def _archived(self) -> dict[ChatKey, list[_Fact]]:
         """Return the events for archive lines that have no row in the journal, by chat. Deleted lines are skipped."""
-        files = [path.read_bytes().splitlines() for path in sorted((self._home / "chats").glob("*.jsonl"))]
+        files = [path.read_bytes().splitlines() for path in sorted((self.home / "chats").glob("*.jsonl"))]
         files += [raws for name, raws in self._pending.items() if name.startswith("chats/")]
         read = _read([raw for raws in files for raw in raws])
         lines = [one for one in read if {"chatKey", "ts", "role"} <= one[1].keys()]
@@ -430,7 +426,7 @@ class _OldShip:
 
     def _memory(self, chat: ChatKey, at: float) -> Iterator[_Fact]:
         """Yield the events for a chat's memory. Version 0.1 did not store which messages the memory covers."""
-        folder = self._home / "memory" / file_names.encode(chat)
+        folder = self.home / "memory" / file_names.encode(chat)
         with contextlib.suppress(OSError, ValueError):  # the file is missing or unreadable
             words = (folder / "session.md").read_text("utf-8")
             memory.read(words)

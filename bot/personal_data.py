@@ -82,26 +82,22 @@ class Found:
     """Platform ids of messages that the person wrote or that were sent to the person, by chat."""
 
 
+@dataclass
 class PersonalData:
     """The data of a person in a `.ship` folder. If the log is in PostgreSQL, `database` is its address."""
 
-    def __init__(
-        self,
-        home: Path,
-        person: UserRef,
-        *,
-        disk: Disk,
-        clock: Clock,
-        ids: Ids,
-        log: Log,
-        database: str | None = None,
-    ) -> None:
-        self._url = database
-        self._home = home
-        self._person = person
-        self._disk = disk
+    home: Path
+    person: UserRef
+    disk: Disk
+    clock: Clock
+    ids: Ids
+    log: Log
+    database: str | None = None
+
+    def __post_init__(self) -> None:
+        home, disk, clock = self.home, self.disk, self.clock
         self._archives = ArchiveFiles(home / CHATS, disk)
-        self._artifacts = ArtifactStore(home / ARTIFACTS, disk=disk, ids=ids, clock=clock, log=log)
+        self._artifacts = ArtifactStore(home / ARTIFACTS, disk=disk, ids=self.ids, clock=clock, log=self.log)
         self._notes = NoteStore(home / MEMORY, disk=disk)
         self._lists = AccessList(home / ACCESS_FILE, disk, clock)
 
@@ -115,13 +111,13 @@ class PersonalData:
             if place == LOGS and self._is_by(line.get("details") or {}):
                 logged.add(line.get("requestId") or "")
             # The archive is searched too, because the log may once have been lost.
-            if place == CHATS and line.get("role") == "user" and line.get("channel") == self._person.channel:
+            if place == CHATS and line.get("role") == "user" and line.get("channel") == self.person.channel:
                 writers[str(line.get("chatKey"))].add(str(line.get("userId")))
                 found.requests |= {_request(line)} if self._is_by(line) else set()
         self._find_events(found, writers)
         for chat, users in writers.items():
-            if self._person.user_id in users:
-                (found.own if users <= {self._person.user_id, ERASED} else found.shared).add(chat)
+            if self.person.user_id in users:
+                (found.own if users <= {self.person.user_id, ERASED} else found.shared).add(chat)
         found.requests = (found.requests | logged) - {""}
         return found
 
@@ -130,14 +126,14 @@ class PersonalData:
         sent: list[tuple[str, str, str]] = []
         with self._database() as db:
             # In other channels, the same id may be another person's.
-            prefix = f"{self._person.channel}:"
+            prefix = f"{self.person.channel}:"
             statement = "SELECT chat, turn, kind, data FROM events WHERE substr(chat, 1, ?) = ?"
             for chat, turn, kind, raw in db.execute(statement, (len(prefix), prefix)):
                 data = json.loads(raw)
                 inbound = data.get("inbound") or {}
                 if (user_id := inbound.get("user_id")) is not None:
                     writers[chat].add(user_id)
-                if user_id == self._person.user_id:
+                if user_id == self.person.user_id:
                     found.requests.add(inbound.get("request_id") or "")
                     found.messages[chat] |= {inbound.get("message_id") or "", *(inbound.get("items") or {})}
                 if kind in {"turn_started", "joined"}:
@@ -153,14 +149,16 @@ class PersonalData:
                 found.messages[chat].add(message)
 
     def _is_by(self, facts: Mapping[str, Any]) -> bool:
-        return (facts.get("channel"), facts.get("userId")) == (self._person.channel, self._person.user_id)
+        return (facts.get("channel"), facts.get("userId")) == (self.person.channel, self.person.user_id)
 
     def _database(self, *, write: bool = False) -> contextlib.AbstractContextManager[Session]:
-        return sqlite_log.session(self._home, self._url, "the log of the chats cannot be used", write=write)
+        return sqlite_log.session(
+            self.home, self.database, "the log of the chats cannot be used", write=write
+        )
 
     @contextlib.contextmanager
     def _recorded(self, *, readonly: bool) -> Iterator[RecordedRequests | None]:
-        path = self._home / recorded_requests.FILE
+        path = self.home / recorded_requests.FILE
         if not path.is_file():
             yield None
             return
@@ -181,9 +179,9 @@ class PersonalData:
             if chat in found.own or turn in found.turns or turn in found.requests - found.mixed:
                 yield row, True
                 continue
-            data, here = json.loads(raw), chat.startswith(f"{self._person.channel}:")
+            data, here = json.loads(raw), chat.startswith(f"{self.person.channel}:")
             if "inbound" in data:
-                theirs = data["inbound"].get("user_id") == self._person.user_id
+                theirs = data["inbound"].get("user_id") == self.person.user_id
                 yield row, here and name not in found.joined and theirs
             elif data.get("request") in found.requests:
                 yield row, "files" not in data
@@ -191,8 +189,8 @@ class PersonalData:
                 yield row, "of" in data and self._mentions(data.get("key"), raw, here=here)
 
     def _mentions(self, key: object, raw: str, *, here: bool) -> bool:
-        own = here and f'"{self._person.user_id}"' in raw
-        return own or key == str(self._person) or f'"{self._person}"' in raw
+        own = here and f'"{self.person.user_id}"' in raw
+        return own or key == str(self.person) or f'"{self.person}"' in raw
 
     def _facts(self, db: Session, found: Found) -> list[tuple[str, str, str]]:
         return [
@@ -200,16 +198,16 @@ class PersonalData:
             for kind, key, value in db.execute("SELECT kind, key, value FROM facts")
             if key in found.own
             or any(f'"{chat}"' in value for chat in found.own)
-            or self._mentions(key, value, here=f"{self._person.channel}:" in key + value)
+            or self._mentions(key, value, here=f"{self.person.channel}:" in key + value)
         ]
 
     def _line_files(self) -> Iterator[tuple[str, Path, list[bytes]]]:
         """Yield each file of the archive and the operator's log, as (`CHATS` or `LOGS`, path, lines)."""
         for name in self._archives.chats():
             for path in self._archives.of(name):
-                yield CHATS, path, self._disk.read(path).splitlines()
-        for _, _, path in telemetry.day_files(self._home / LOGS, self._disk):
-            data = self._disk.read(path)
+                yield CHATS, path, self.disk.read(path).splitlines()
+        for _, _, path in telemetry.day_files(self.home / LOGS, self.disk):
+            data = self.disk.read(path)
             if path.suffix == telemetry.PACKED:
                 broken = (EOFError, zlib.error, gzip.BadGzipFile)
                 with errors.as_storage_error(f"{path.name} cannot be read", *broken):
@@ -231,11 +229,11 @@ class PersonalData:
             return answers or self._is_by(line)
         details = line.get("details") or {}
         # In other channels, the same id may be somebody else's.
-        here = details.get("channel") in {None, self._person.channel}
+        here = details.get("channel") in {None, self.person.channel}
         return (
             line.get("requestId") in found.requests
-            or (here and self._person.user_id in (details.get("userId"), details.get("user")))
-            or str(self._person) in (details.get("by"), details.get("operator"), details.get("person"))
+            or (here and self.person.user_id in (details.get("userId"), details.get("user")))
+            or str(self.person) in (details.get("by"), details.get("operator"), details.get("person"))
         )
 
     # ------------------------------------------------------------ export
@@ -246,7 +244,7 @@ class PersonalData:
         for place, line in self._lines():
             if self._is_theirs(place, line, found):
                 yield {"from": place, "value": line}
-        owners = [MemoryOwner("person", str(self._person))]
+        owners = [MemoryOwner("person", str(self.person))]
         owners += [MemoryOwner("chat", key) for key in sorted(found.own)]
         for owner in owners:
             for path in await self._notes.sizes(owner):
@@ -254,16 +252,16 @@ class PersonalData:
                     yield {"from": MEMORY, "owner": owner.key, "path": path, "value": file.text}
         for item in (*self._exported_artifacts(found), *self._exported_rows(found)):
             yield item
-        for name in self._lists.lists_with(self._person.channel, self._person.user_id):
+        for name in self._lists.lists_with(self.person.channel, self.person.user_id):
             yield {"from": ACCESS_FILE, "value": name}
 
     def _exported_artifacts(self, found: Found) -> Iterator[Json]:
         for chat_key in sorted(found.own | found.shared):
-            folder = self._home / ARTIFACTS / _name(chat_key)
-            for name in self._disk.names(folder):
-                about = what_of(self._disk, folder / name) if name.endswith(".txt") else {}
+            folder = self.home / ARTIFACTS / _name(chat_key)
+            for name in self.disk.names(folder):
+                about = what_of(self.disk, folder / name) if name.endswith(".txt") else {}
                 if about and (chat_key in found.own or about.get("requestId") in found.requests):
-                    text = self._disk.read(folder / name).partition(b"\n")[2].decode("utf-8", "replace")
+                    text = self.disk.read(folder / name).partition(b"\n")[2].decode("utf-8", "replace")
                     yield {"from": ARTIFACTS, "about": about, "value": text}
 
     def _exported_rows(self, found: Found) -> Iterator[Json]:
@@ -274,7 +272,7 @@ class PersonalData:
                     yield {"from": EVENTS, "value": {**about, "data": json.loads(raw)}}
             for of, key, fact in self._facts(db, found):
                 yield {"from": "facts", "value": {"kind": of, "key": key, "value": json.loads(fact)}}
-            used = db.execute("SELECT * FROM usage WHERE person = ?", (str(self._person),))
+            used = db.execute("SELECT * FROM usage WHERE person = ?", (str(self.person),))
             names = [column[0] for column in used.description]
             for row in used:
                 yield {"from": "usage", "value": dict(zip(names, row, strict=True))}
@@ -295,12 +293,12 @@ class PersonalData:
         No gateway may run. If there is a database, the caller must have locked `.ship`. Raises `errors.Unavailable` if
         a gateway runs, `errors.StorageError`, and OSError.
         """
-        with contextlib.nullcontext() if self._url is not None else instance.locked(self._home):
-            instance.must_be_whole(self._home)
+        with contextlib.nullcontext() if self.database is not None else instance.locked(self.home):
+            instance.must_be_whole(self.home)
             found = self.find()
             gone = await self._erase_notes(found)
             gone |= await self._erase_artifacts(found)
-            gone[Kept.ACCESS] = self._lists.erase(self._person.channel, self._person.user_id)
+            gone[Kept.ACCESS] = self._lists.erase(self.person.channel, self.person.user_id)
             with self._recorded(readonly=False) as recorded:
                 if recorded is not None:
                     gone[Kept.REQUESTS] = sum(len(recorded.find(one)) for one in found.requests | found.mixed)
@@ -310,15 +308,15 @@ class PersonalData:
         return {kind: gone[kind] for kind in Kept if gone.get(kind)}
 
     async def _erase_notes(self, found: Found) -> dict[Kept, int]:
-        if not (self._home / MEMORY).is_dir():
+        if not (self.home / MEMORY).is_dir():
             return {}
-        files = await self._notes.drop(MemoryOwner("person", str(self._person)))
+        files = await self._notes.drop(MemoryOwner("person", str(self.person)))
         files += sum([await self._notes.drop(MemoryOwner("chat", key)) for key in found.own])
         files += sum([await self._notes.drop(MemoryOwner("chat", key), SESSION) for key in found.shared])
         owners = [MemoryOwner("chat", key) for key in await self._notes.chats()]
         owners += [MemoryOwner("person", key) for key in await self._notes.people()]
         lines = sum([await self._notes.forget(owner, found.requests) for owner in owners])
-        for folder in sorted((self._home / MEMORY).rglob("*"), reverse=True):
+        for folder in sorted((self.home / MEMORY).rglob("*"), reverse=True):
             if folder.is_dir() and not folder.is_symlink() and not any(folder.iterdir()):
                 folder.rmdir()
         return {Kept.NOTES: files, Kept.NOTE_LINES: lines}
@@ -333,12 +331,12 @@ class PersonalData:
 
     def _drop(self, place: Path, suffix: str) -> int:
         """Delete a folder of `.ship`. Return the number of deleted files that had this suffix."""
-        folder = self._home / place
-        count = sum(name.endswith(suffix) for name in self._disk.names(folder))
+        folder = self.home / place
+        count = sum(name.endswith(suffix) for name in self.disk.names(folder))
         if folder.is_dir() and not folder.is_symlink():
             for path in folder.rglob("*"):
                 if path.is_file():
-                    self._disk.remove(path)
+                    self.disk.remove(path)
             shutil.rmtree(folder)
         return count
 
@@ -352,11 +350,11 @@ class PersonalData:
             gone[place] += len(lines) - len(kept)
             data = b"".join(raw + b"\n" for raw in kept)
             if place == CHATS and not kept:
-                self._disk.remove(path)
+                self.disk.remove(path)
             elif kept != lines:
-                self._disk.replace(path, gzip.compress(data) if path.suffix == telemetry.PACKED else data)
-        for path in self._home.glob(f"{INDEX}*") if gone[CHATS] else ():
-            self._disk.remove(path)
+                self.disk.replace(path, gzip.compress(data) if path.suffix == telemetry.PACKED else data)
+        for path in self.home.glob(f"{INDEX}*") if gone[CHATS] else ():
+            self.disk.remove(path)
         return {Kept.CHATS: gone[CHATS], Kept.LOGS: gone[LOGS]}
 
     def _left_of(self, raw: bytes, place: str, path: Path, found: Found) -> bytes | None:
@@ -384,20 +382,20 @@ class PersonalData:
             db.execute("BEGIN")
             db.executemany("UPDATE events SET turn = ?, person = ?, kind = ?, data = ? WHERE id = ?", changed)
             db.executemany("DELETE FROM facts WHERE kind = ? AND key = ?", about)
-            used = db.execute("DELETE FROM usage WHERE person = ?", (str(self._person),)).rowcount
+            used = db.execute("DELETE FROM usage WHERE person = ?", (str(self.person),)).rowcount
             for chat in found.own:
                 for table in ("events", "chats", "usage", "counts"):
                     db.execute(f"DELETE FROM {table} WHERE chat = ?", (chat,))  # noqa: S608 - the table names are constants
             db.execute("COMMIT")
-            if self._url is None:
+            if self.database is None:
                 if count or about or used:
                     db.execute("VACUUM")
                 db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            for name in self._disk.names(self._home / OUTGOING):
+            for name in self.disk.names(self.home / OUTGOING):
                 if not db.execute("SELECT 1 FROM events WHERE instr(data, ?) > 0", (name,)).fetchone():
-                    self._disk.remove(self._home / OUTGOING / name)
-        for path in self._home.glob(f"{sqlite_log.FILE}*.corrupt-*") if count else ():
-            self._disk.remove(path)
+                    self.disk.remove(self.home / OUTGOING / name)
+        for path in self.home.glob(f"{sqlite_log.FILE}*.corrupt-*") if count else ():
+            self.disk.remove(path)
         return {Kept.EVENTS: count, Kept.ROWS: len(about) + used}
 
     def _blanked_rows(self, db: Session, found: Found) -> tuple[int, list[tuple[Any, ...]]]:
@@ -407,16 +405,16 @@ class PersonalData:
             if theirs or (chat in found.shared and kind in DERIVED):
                 count += theirs
                 changed.append((None, None, ERASED, "{}", name))
-            elif chat.startswith(f"{self._person.channel}:"):
+            elif chat.startswith(f"{self.person.channel}:"):
                 count += name in found.joined
                 after = raw
                 data = events.decode(kind, raw) if chat in found.shared else None
                 if data is not None and not isinstance(data, events.Damaged):
                     without = self._without(Event(name, ChatKey.parse(chat), at, data, turn), raw, found)
                     after = raw if without is data else events.encode(without)
-                for one in (self._person.user_id, str(self._person)):
+                for one in (self.person.user_id, str(self.person)):
                     after = after.replace(f'"{one}"', f'"{ERASED}"')
-                changed.append((turn, person if person != self._person.user_id else None, kind, after, name))
+                changed.append((turn, person if person != self.person.user_id else None, kind, after, name))
         return count, changed
 
     def _without(self, event: Event, raw: str, found: Found) -> EventData:
@@ -426,13 +424,13 @@ class PersonalData:
             case events.Received(inbound) | events.Edited(inbound):
                 empty = {"text": REMOVED, "user_name": None, "part": None, "files": ()}
                 quoted = tuple(
-                    one.model_copy(update=empty) if one.user_id == self._person.user_id else one
+                    one.model_copy(update=empty) if one.user_id == self.person.user_id else one
                     for one in inbound.quoted
                 )
-                if inbound.user_id == self._person.user_id:
+                if inbound.user_id == self.person.user_id:
                     return replace(data, inbound=emptied(inbound).model_copy(update={"user_name": None}))
                 return replace(data, inbound=inbound.model_copy(update={"quoted": quoted}))
-            case events.ToolEnded() if {self._person.user_id, *found.requests} & set(_QUOTE.split(raw)):
+            case events.ToolEnded() if {self.person.user_id, *found.requests} & set(_QUOTE.split(raw)):
                 return replace(data, result={**data.result, "content": REMOVED})
         return data
 

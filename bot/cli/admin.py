@@ -129,15 +129,8 @@ def _data(person: str, root: Path, disk: Disk | None = None) -> PersonalData:
     if not (root / HOME).is_dir():
         raise errors.NotFound(f"there is no {HOME} in {str(root)!r}")
     hint_of_folder(root)
-    return PersonalData(
-        root / HOME,
-        ref,
-        disk=disk or SystemDisk(),
-        clock=SystemClock(),
-        ids=UlidSource(),
-        log=StderrLog(),
-        database=database(root),
-    )
+    disk = disk or SystemDisk()
+    return PersonalData(root / HOME, ref, disk, SystemClock(), UlidSource(), StderrLog(), database(root))
 
 
 def backup(file: Target, root: Dir = Here) -> None:
