@@ -43,16 +43,18 @@ def space_of(folder: Path) -> DiskSpace:
     return DiskSpace(space.f_frsize * free, space.f_frsize * space.f_blocks)
 
 
+@dataclass(eq=False)
 class DiskReserve:
     """An empty file whose allocated blocks reserve disk space. When the disk refuses a write, pieces of the file are
     released. Once the free space is 1.5 times the reserve, the file is allocated again. Until then no new work should
     begin. Thread-safe.
     """
 
-    def __init__(self, path: Path, log: Log, *, most: int = MOST) -> None:
-        self._path = path
-        self._log = log
-        self._most = most
+    path: Path
+    log: Log
+    most: int = MOST
+
+    def __post_init__(self) -> None:
         self._lock = threading.Lock()
         self.space: DiskSpace | None = None
         """Space of the disk at the last check."""
@@ -61,7 +63,7 @@ class DiskReserve:
 
     @property
     def left(self) -> int:
-        return self._path.stat().st_size if self._path.exists() else 0
+        return self.path.stat().st_size if self.path.exists() else 0
 
     def look(self) -> None:
         """Check the disk, and restore the reserve if there is enough space. The call blocks and raises nothing."""
@@ -78,21 +80,21 @@ class DiskReserve:
             if not (left := self.left):
                 return False
             try:
-                os.truncate(self._path, max(0, left - PIECE))
+                os.truncate(self.path, max(0, left - PIECE))
             except OSError:
                 return False
             if left <= PIECE:
-                self._log.write("storage", "the reserve on the disk is used up", level="error")
+                self.log.write("storage", "the reserve on the disk is used up", level="error")
             return True
 
     def _restored(self) -> str:
         """Restore the reserve. Return the reason if there is not enough space; otherwise ""."""
-        self.space = space = space_of(self._path.parent)
-        whole = min(self._most, space.total // SHARE or self._most)
+        self.space = space = space_of(self.path.parent)
+        whole = min(self.most, space.total // SHARE or self.most)
         # Trouble ends only when 1.5 times the reserve is free. With one limit for begin and end, it could begin and
         # end again and again.
         besides = whole + whole // 2 if self.trouble else whole
-        handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             left = os.fstat(handle).st_size
             if space.total and space.free < besides + whole - left:
@@ -113,6 +115,6 @@ class DiskReserve:
     def _set(self, trouble: str) -> None:
         before, self.trouble = self.trouble, trouble
         if trouble and not before:
-            self._log.write("storage", f"{trouble}; nothing new is taken in", level="error", left=self.left)
+            self.log.write("storage", f"{trouble}; nothing new is taken in", level="error", left=self.left)
         elif before and not trouble:
-            self._log.write("storage", "the disk has room again")
+            self.log.write("storage", "the disk has room again")

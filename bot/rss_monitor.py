@@ -8,6 +8,7 @@ import ctypes
 import gc
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from bot.contracts.environment import Clock, Log
@@ -62,29 +63,24 @@ def one_heap() -> None:
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
 
 
+@dataclass(eq=False)
 class RssMonitor:
     """Runs full garbage collections on the event loop, because finalisers must run there. Above 85 % of the memory
     limit, each check also returns freed memory to the system.
     """
 
-    def __init__(
-        self,
-        limit_mb: int,
-        *,
-        clock: Clock,
-        log: Log,
-        read: Callable[[], int | None] = resident,
-        give_back: Callable[[], object] = trim,
-    ) -> None:
-        self.limit = limit_mb * _MB
+    limit_mb: int
+    clock: Clock
+    log: Log
+    read: Callable[[], int | None] = resident
+    give_back: Callable[[], object] = trim
+
+    def __post_init__(self) -> None:
+        self.limit = self.limit_mb * _MB
         self.used: int | None = None
         """Bytes of memory used at the last check; None if unknown."""
-        self._clock = clock
-        self._log = log
-        self._read = read
-        self._give_back = give_back
         self._thresholds = gc.get_threshold()
-        self._collected = clock.monotonic()
+        self._collected = self.clock.monotonic()
         self._thawed = float("-inf")
         self._short = False
 
@@ -102,7 +98,7 @@ class RssMonitor:
 
     async def look(self) -> None:
         """Measure the memory in use, and free memory if necessary."""
-        was_full, now, self.used = self.full, self._clock.monotonic(), self._read()
+        was_full, now, self.used = self.full, self.clock.monotonic(), self.read()
         short = self.used is not None and self.used > self.limit * SHRINK_ABOVE
         if short:
             before = self.used
@@ -110,23 +106,23 @@ class RssMonitor:
                 self._thawed = now
                 gc.unfreeze()
             self._collect()
-            await asyncio.to_thread(self._give_back)
-            self.used = self._read()
+            await asyncio.to_thread(self.give_back)
+            self.used = self.read()
             if not self._short:
                 words = f"memory is short: {_words(before)}; garbage was collected, now {_words(self.used)}"
-                self._log.write("memory", words, level="warn", full_collection=thaws)
+                self.log.write("memory", words, level="warn", full_collection=thaws)
         elif now - self._collected >= FULL_EVERY or new_objects() >= NEW:
             self._collect()
         self._short = short
         if self.full != was_full:
             words = f"the process takes {_words(self.used)} of {_words(self.limit)} (memory.limitMb)"
             words += ": files are refused" if self.full else ": files are taken again"
-            self._log.write("memory", words, level="error" if self.full else "info")
+            self.log.write("memory", words, level="error" if self.full else "info")
 
     def _collect(self) -> None:
-        began = self._clock.monotonic()
+        began = self.clock.monotonic()
         gc.collect()
-        self._collected = self._clock.monotonic()
+        self._collected = self.clock.monotonic()
         if self._collected - began > FREEZE_SECONDS:
             gc.freeze()
 

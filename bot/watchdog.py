@@ -31,26 +31,28 @@ class _Seen:
     healing: asyncio.Task[None] | None = None
 
 
+@dataclass(eq=False)
 class ChannelWatchdog:
     """Checks the `health` of each channel every few seconds while `run` runs. It reconnects silent channels and alerts
     operators.
     """
 
-    def __init__(self, services: Services, alerts: OperatorAlerts) -> None:
-        self._services = services
-        self._alerts = alerts
-        self._looked = services.clock.monotonic()
-        self.seen = {name: _Seen(self._looked) for name in services.channels}
+    services: Services
+    alerts: OperatorAlerts
+
+    def __post_init__(self) -> None:
+        self._looked = self.services.clock.monotonic()
+        self.seen = {name: _Seen(self._looked) for name in self.services.channels}
 
     def opened(self, channel: str) -> None:
         """Record that a channel has connected for the first time. The watchdog never reconnects a channel before this."""
         seen = self.seen[channel]
-        seen.open, seen.heard = True, self._services.clock.monotonic()
+        seen.open, seen.heard = True, self.services.clock.monotonic()
 
     def silent(self, channel: str) -> float | None:
         """Return the seconds for which the platform has been silent, if they exceed `Manifest.silence`; otherwise None."""
-        seen, longest = self.seen[channel], self._services.manifests[channel].silence
-        silence = self._services.clock.monotonic() - seen.heard
+        seen, longest = self.seen[channel], self.services.manifests[channel].silence
+        silence = self.services.clock.monotonic() - seen.heard
         return silence if seen.open and longest is not None and silence > longest else None
 
     async def run(self) -> None:
@@ -58,14 +60,14 @@ class ChannelWatchdog:
         try:
             while True:
                 self.look()
-                await self._services.clock.sleep(LOOK_EVERY)
+                await self.services.clock.sleep(LOOK_EVERY)
         finally:
             await cancel_all(seen.healing for seen in self.seen.values() if seen.healing is not None)
 
     def look(self) -> None:
-        now = self._services.clock.monotonic()
+        now = self.services.clock.monotonic()
         missed, self._looked = now - self._looked - LOOK_EVERY, now
-        for name, channel in self._services.channels.items():
+        for name, channel in self.services.channels.items():
             seen, health = self.seen[name], channel.health()
             if missed > LOOK_EVERY:
                 # While the process was frozen or suspended, no message could arrive, so this time is not silence.
@@ -75,9 +77,9 @@ class ChannelWatchdog:
             silence = self.silent(name)
             if (trouble := _trouble(health, silence)) is None:
                 if seen.reported and seen.since is not None:
-                    self._services.log.write("channel", f"{name} is well again", channel=name)
+                    self.services.log.write("channel", f"{name} is well again", channel=name)
                     minutes = round((now - seen.since) / 60)
-                    self._alerts.end(name, sentence("operators.channel_again", channel=name, count=minutes))
+                    self.alerts.end(name, sentence("operators.channel_again", channel=name, count=minutes))
                 seen.since, seen.reported, seen.heal_at = None, False, 0.0
                 continue
             seen.since = now if seen.since is None else seen.since
@@ -86,18 +88,18 @@ class ChannelWatchdog:
 
     def _report(self, name: str, seen: _Seen, trouble: Sentence, now: float) -> None:
         """Alert operators once, and give the channel a new connection once a minute."""
-        log = self._services.log
+        log = self.services.log
         if not seen.reported:
             seen.reported = True
             log.write("channel", f"{name} is in trouble: {trouble}", level="error", channel=name)
-            self._alerts.begin(name, sentence("operators.channel", channel=name, cause=trouble))
+            self.alerts.begin(name, sentence("operators.channel", channel=name, cause=trouble))
         if seen.open and seen.healing is None and now >= seen.heal_at:
             seen.heal_at = now + HEAL_EVERY
             log.write("channel", f"{name} gets a new connection", level="warn", channel=name)
             seen.healing = asyncio.create_task(self._heal(name, seen), name=f"heal {name}")
 
     async def _heal(self, name: str, seen: _Seen) -> None:
-        healing = asyncio.create_task(self._services.channels[name].heal())
+        healing = asyncio.create_task(self.services.channels[name].heal())
         try:
             await asyncio.wait([healing], timeout=HEAL_SECONDS)
             cause = f"not done after {HEAL_SECONDS:g} s"
@@ -106,7 +108,7 @@ class ChannelWatchdog:
                 cause = f"{type(error).__name__}: {error}" if error else ""
             if cause:
                 words = f"{name} could not be healed: {cause}"
-                self._services.log.write("channel", words, level="error", channel=name)
+                self.services.log.write("channel", words, level="error", channel=name)
         finally:
             healing.cancel()
             seen.healing = None

@@ -59,14 +59,17 @@ class _Update:
         return int(self.raw["update_id"])
 
 
+@dataclass(eq=False)
 class UpdateReceiver:
     """Base class of polling and the webhook: passes updates to the gateway."""
 
-    def __init__(
-        self, bot: bot_api.Bot, intake: Intake, around: ChannelDeps, migrations: GroupMigrations
-    ) -> None:
-        self._bot, self._intake, self._migrations = bot, intake, migrations
-        self._clock, self._log, self._rng = around.clock, around.log, around.rng
+    bot: bot_api.Bot
+    intake: Intake
+    around: ChannelDeps
+    migrations: GroupMigrations
+
+    def __post_init__(self) -> None:
+        self._clock, self._log = self.around.clock, self.around.log
         self._said: OrderedDict[tuple[str, str | None], str] = OrderedDict()
         """Digest of the stored content of each message, by chat and message id."""
         self._albums: OrderedDict[str, Inbound] = OrderedDict()
@@ -92,7 +95,7 @@ class UpdateReceiver:
         """
         ordered = sorted(raws, key=lambda raw: int(raw["update_id"]))
         try:
-            await self._migrations.read(ordered)
+            await self.migrations.read(ordered)
         except errors.StorageError as error:
             return set(), error
         chats: dict[ChatKey | None, list[_Update]] = {}
@@ -108,12 +111,12 @@ class UpdateReceiver:
 
     def _read(self, raw: Json) -> _Update:
         try:
-            found = inbound.read(raw, self._bot, self._clock.now())
+            found = inbound.read(raw, self.bot, self._clock.now())
         except inbound.Unreadable as exc:
             return _Update(raw, fault=f"an update that cannot be read: {exc}")
         if found is None:
             return _Update(raw)
-        return _Update(raw, self._migrations.here(found), inbound.album(raw) if found.of_album else None)
+        return _Update(raw, self.migrations.here(found), inbound.album(raw) if found.of_album else None)
 
     async def _take_chat(self, updates: Sequence[_Update], taken: set[int]) -> BaseException | None:
         """Process one chat's updates in order, and return the first failure. After a failure, process only updates that stop
@@ -155,12 +158,12 @@ class UpdateReceiver:
         digest = hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()
         if said.kind == "edit" and self._said.get(message) == digest:
             return  # an edit without new content, such as a link preview that Telegram added
-        if await self._intake.accept(said) and said.kind in {"message", "edit"}:
+        if await self.intake.accept(said) and said.kind in {"message", "edit"}:
             _remember(self._said, message, digest)
 
     async def _keep(self, update: _Update, reason: str) -> None:
-        key = f"telegram:{self._bot.id}:update:{update.id}"
-        await self._intake.keep_dead_letter("telegram", key, json.dumps(update.raw), reason)
+        key = f"telegram:{self.bot.id}:update:{update.id}"
+        await self.intake.keep_dead_letter("telegram", key, json.dumps(update.raw), reason)
 
 
 def _remember(memory: OrderedDict[Any, Any], key: object, value: object) -> None:
@@ -198,17 +201,12 @@ CONTESTED = 30.0
 """Seconds of conflict after which the channel counts as disconnected. At a restart, two processes overlap for less time."""
 
 
+@dataclass(eq=False)
 class UpdatePoller(UpdateReceiver):
-    def __init__(
-        self,
-        bot: bot_api.Bot,
-        intake: Intake,
-        around: ChannelDeps,
-        migrations: GroupMigrations,
-        patience: float,
-    ) -> None:
-        super().__init__(bot, intake, around, migrations)
-        self._patience = min(patience, LATE)
+    patience: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         self._failures = 0
         self._conflict: tuple[float, float] | None = None
         """Times (monotonic seconds) of the first and the last conflict with another process that polls with the same token.
@@ -222,7 +220,7 @@ class UpdatePoller(UpdateReceiver):
 
     async def start(self) -> None:
         """Remove a webhook, keep its pending updates, and begin to poll. Raises `TelegramError`."""
-        await self._bot.call("deleteWebhook", {"drop_pending_updates": False})
+        await self.bot.call("deleteWebhook", {"drop_pending_updates": False})
         self._task = asyncio.create_task(self._run(), name="telegram poll")
 
     def health(self) -> Health:
@@ -288,7 +286,7 @@ class UpdatePoller(UpdateReceiver):
     async def _poll(self, hold: int, limit: int = 100) -> list[Json]:
         offset = self._offset
         fields = {"timeout": hold, "limit": limit, "allowed_updates": list(inbound.HANDLED), "offset": offset}
-        found = await self._bot.call("getUpdates", fields, seconds=hold + self._patience)
+        found = await self.bot.call("getUpdates", fields, seconds=hold + min(self.patience, LATE))
         if not isinstance(found, list) or not all(map(has_id, found)):
             raise bot_api.OutcomeUnknown("getUpdates answered without a list of updates")
         self._confirmed = offset
@@ -318,7 +316,7 @@ class UpdatePoller(UpdateReceiver):
             self._connected = False
         self._report(trouble, "error" if isinstance(error, NotTaken) else "warn")
         self._failures = min(self._failures + 1, 10)
-        return max(wait, min(longest, 2.0 ** (self._failures - 1) * (1 + self._rng.random() / 4)))
+        return max(wait, min(longest, 2.0 ** (self._failures - 1) * (1 + self.around.rng.random() / 4)))
 
 
 # -- webhook -------------------------------------------------------------------------------------------------------
@@ -327,6 +325,7 @@ LOOK_EVERY = 15.0  # Seconds between requests that ask Telegram whether its post
 SECRET = "X-Telegram-Bot-Api-Secret-Token"  # noqa: S105  the name of a header
 
 
+@dataclass(eq=False)
 class UpdateWebhook(UpdateReceiver):
     """Receives the updates that Telegram posts. Telegram posts a chat's next message only after the bot confirms the previous
     one.
@@ -335,18 +334,15 @@ class UpdateWebhook(UpdateReceiver):
     last accepts posts.
     """
 
-    def __init__(
-        self,
-        bot: bot_api.Bot,
-        intake: Intake,
-        around: ChannelDeps,
-        migrations: GroupMigrations,
-        webhook: Webhook,
-    ) -> None:
-        super().__init__(bot, intake, around, migrations)
-        self._url = webhook.url
+    webhook: Webhook
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._url = self.webhook.url
         self._secret = ""
-        self._server = WebhookServer("telegram", webhook, around, admits=self._admits, take=self._receive)
+        self._server = WebhookServer(
+            "telegram", self.webhook, self.around, admits=self._admits, take=self._receive
+        )
         self._connected = False
         self._taken_at = self._heard  # Time (epoch seconds) of the last post that was confirmed
         self._watching: asyncio.Task[None] | None = None
@@ -388,13 +384,13 @@ class UpdateWebhook(UpdateReceiver):
     async def _register(self) -> None:
         self._secret = secrets.token_hex(32)
         fields = {"url": self._url, "secret_token": self._secret, "allowed_updates": list(inbound.HANDLED)}
-        await self._bot.call("setWebhook", fields)
+        await self.bot.call("setWebhook", fields)
 
     async def _watch(self) -> None:
         while True:
             await self._clock.sleep(LOOK_EVERY)
             try:
-                info = await self._bot.call_object("getWebhookInfo", {})
+                info = await self.bot.call_object("getWebhookInfo", {})
             except TelegramError as error:
                 self._connected = False
                 self._report(f"cannot be reached ({bot_api.said(error)})")

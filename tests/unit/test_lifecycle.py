@@ -171,7 +171,7 @@ async def test_what_runs_is_looked_after_while_a_channel_cannot_be_reached(
         raise errors.ChannelUnreachable("no network")
 
     monkeypatch.setattr(chores, "LOOK_EVERY", 0.05)
-    monkeypatch.setattr(house.memory, "_read", read)
+    monkeypatch.setattr(house.memory, "read", read)
     monkeypatch.setattr(house.channels["web"], "start", unreachable, raising=False)
 
     async def begun() -> None:
