@@ -64,7 +64,7 @@ from bot.storage.notes import NoteStore
 from bot.system import read_link
 from bot.telemetry import JsonlLog, Redactor
 from bot.tools.builtin import Search, ToolPorts, builtin_tools
-from bot.tools.dispatch import CallWatcher, Dispatcher
+from bot.tools.dispatch import Dispatcher
 from bot.tools.file_guard import FileGuard
 from bot.tools.isolation import Isolation
 from bot.tools.mcp.servers import McpServers
@@ -529,6 +529,6 @@ def build_dispatcher(services: Services, registry: Registry, door: Door) -> Disp
         log_content=settings.llm.log_messages,
         redact=services.redact,
         artifacts=services.artifacts,
-        around=CallWatcher(policy, registry, door.display.calls) if door.display else policy,
+        around=door.display.calls(policy, registry) if door.display else policy,
         pictures=settings.files.pictures,
     )

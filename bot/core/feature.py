@@ -43,7 +43,7 @@ from bot.core.tasks import TaskEvent
 from bot.periodic_jobs import PeriodicJob
 from bot.tools.context import Answer, Questions, Reply
 from bot.tools.context import Question as ToolQuestion
-from bot.tools.dispatch import ToolWatch
+from bot.tools.dispatch import CallWrapper
 from bot.tools.registry import Registry
 
 PACKAGE = "bot.features"
@@ -109,7 +109,9 @@ class Display:
 
     begin: Callable[[Turn], object]
     preview: Callable[[Chat, Inbound, Callable[[], str]], object]  # shows an answer while the model writes it
-    calls: ToolWatch  # receives the turns' tool calls while they run
+    calls: Callable[
+        [CallWrapper, Registry], CallWrapper
+    ]  # adds to a wrapper of calls that running calls are shown
     tasks: Callable[[TaskEvent], object]  # receives the events of subagent tasks
     close: Callable[[], Awaitable[None]]
 

@@ -18,8 +18,8 @@ from typing import Any, Protocol
 
 import pydantic
 
-from bot import errors, telemetry, text
-from bot.contracts.base import Json, Message
+from bot import errors, text
+from bot.contracts.base import Json
 from bot.contracts.environment import Clock, Log, Redact, off_loop
 from bot.contracts.messages import ANYBODYS, NOBODYS, Provenance
 from bot.contracts.tools import MCP, READS, Effect, FoundTools, Pictured, Tool, ToolCall, ToolResult
@@ -315,60 +315,3 @@ def _fenced(words: str) -> str:
     longest = max((len(run) for run in re.findall(r"`{3,}", words)), default=2)
     fence = "`" * (longest + 1)
     return f"{fence}\n{words}\n{fence}"
-
-
-# ------------------------------------------------------------ progress
-
-
-class ToolWatch(Protocol):
-    """Receives reports of running tool calls. The methods never block and never raise."""
-
-    def began(self, request_id: str, call: ToolCall) -> None: ...
-
-    def noted(self, request_id: str, call_id: str, words: str | None) -> None:
-        """Record the progress of a call; None means that the call waits for a person."""
-
-    def ended(self, request_id: str, call_id: str, *, failed: bool) -> None: ...
-
-
-_UNWATCHED: frozenset[Effect] = frozenset({"message", "delegate"})
-
-
-@dataclass(frozen=True, slots=True)
-class CallWatcher:
-    """Wraps another `CallWrapper` and reports its running calls to `watch`. Calls that send messages or start subagents are not
-    reported. A call is not reported while it waits for approval. Calls inside a subagent are reported together with the
-    subagent.
-    """
-
-    inner: CallWrapper
-    registry: Registry
-    watch: ToolWatch
-
-    async def __call__(self, call: ToolCall, run: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
-        async def watched() -> ToolResult:
-            turn = context.current()
-            self.watch.began(turn.request_id, call)
-            context.progress.set(partial(self.watch.noted, turn.request_id, call.id))
-            if said := _said_before(turn.view(), call.id):
-                self.watch.noted(turn.request_id, call.id, said)
-            result = await run()
-            # A cancelled call does not reach this line. Such a call counts as stopped, together with its turn.
-            self.watch.ended(turn.request_id, call.id, failed=result.failed)
-            return result
-
-        tool = self.registry.get(call.name)
-        alone = tool is None or tool.effects <= _UNWATCHED or telemetry.current().task is not None
-        return await self.inner(call, run if alone else watched)
-
-
-def _said_before(view: Sequence[Message], call_id: str) -> str:
-    """Return the model's thinking just before a call of its last answer; "" if there is no thinking."""
-    content = next((one["content"] for one in reversed(view) if one["role"] == "assistant"), ())
-    said = ""
-    for block in content:
-        if block.get("id") == call_id:
-            return said
-        if block.get("type") in {"thinking", "tool_use"}:
-            said = str(block.get("thinking") or "")
-    return ""

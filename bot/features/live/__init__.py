@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal
 
-from bot import errors, text
+from bot import errors, telemetry, text
+from bot.contracts.base import Message
 from bot.contracts.channel import Streaming
 from bot.contracts.environment import off_loop, started
 from bot.contracts.messages import Card, CardState, Inbound
-from bot.contracts.tools import MCP, ToolCall
+from bot.contracts.tools import MCP, Effect, ToolCall, ToolResult
 from bot.core.chat import Chat, Phase, Turn, plain
 from bot.core.chats import Fact
 from bot.core.feature import Display, Feature, Hooks, Runtime
@@ -24,8 +25,11 @@ from bot.core.reply import shortened
 from bot.core.tasks import TaskEvent
 from bot.features.live.partial_markdown import beginning, has_begun
 from bot.telemetry import on_waiting_for_model
+from bot.tools import context
+from bot.tools.dispatch import CallWrapper
 from bot.tools.permissions.display import named
 from bot.tools.permissions.patterns import ARGUMENTS
+from bot.tools.registry import Registry
 from bot.words import names, say
 
 GOES_ON = " …"  # suffix of an unfinished answer
@@ -421,8 +425,11 @@ class TurnDisplay:
         self._owner.show_sign(suspended or self._owner.indicate(to, working=True))
 
 
+_UNSHOWN: frozenset[Effect] = frozenset({"message", "delegate"})
+
+
 class LiveTurns:
-    """Watches the chats and displays their running turns. Implements `tools.dispatch.ToolWatch`."""
+    """Watches the chats and displays their running turns."""
 
     def __init__(self, runtime: Runtime) -> None:
         self.run = runtime
@@ -479,14 +486,33 @@ class LiveTurns:
     def record(self, event: TaskEvent) -> None:
         self._board(event.request_id).record(event)
 
-    def began(self, request_id: str, call: ToolCall) -> None:
-        self._board(request_id).began(call, self.run.clock.now())
+    def calls(self, inner: CallWrapper, registry: Registry) -> CallWrapper:
+        """Return a wrapper that shows running calls. A call is not shown while it waits for approval. Calls that send
+        messages or start subagents are never shown. Calls inside a subagent are shown together with the subagent.
+        """
+        now = self.run.clock.now
 
-    def noted(self, request_id: str, call_id: str, words: str | None) -> None:
-        self._board(request_id).noted(call_id, words, self.run.clock.now())
+        async def wrapper(call: ToolCall, run: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
+            async def shown() -> ToolResult:
+                turn = context.current()
+                self._board(turn.request_id).began(call, now())
 
-    def ended(self, request_id: str, call_id: str, *, failed: bool) -> None:
-        self._board(request_id).ended(call_id, self.run.clock.now(), failed=failed)
+                def noted(words: str | None) -> None:
+                    self._board(turn.request_id).noted(call.id, words, now())
+
+                context.progress.set(noted)
+                if said := _said_before(turn.view(), call.id):
+                    noted(said)
+                result = await run()
+                # A cancelled call does not reach this line. Such a call counts as stopped, together with its turn.
+                self._board(turn.request_id).ended(call.id, now(), failed=result.failed)
+                return result
+
+            tool = registry.get(call.name)
+            alone = tool is None or tool.effects <= _UNSHOWN or telemetry.current().task is not None
+            return await inner(call, run if alone else shown)
+
+        return wrapper
 
     @contextlib.contextmanager
     def _waiting(self, request_id: str, seconds: float) -> Iterator[None]:
@@ -552,9 +578,21 @@ def _unasked(turn: Turn) -> bool:
     return all(one.addressed == "chat" for one in turn.left)
 
 
+def _said_before(view: Sequence[Message], call_id: str) -> str:
+    """Return the model's thinking just before a call of its last answer; "" if there is no thinking."""
+    content = next((one["content"] for one in reversed(view) if one["role"] == "assistant"), ())
+    said = ""
+    for block in content:
+        if block.get("id") == call_id:
+            return said
+        if block.get("type") in {"thinking", "tool_use"}:
+            said = str(block.get("thinking") or "")
+    return ""
+
+
 def _build(runtime: Runtime) -> Hooks:
     turns = LiveTurns(runtime)
-    return Hooks(display=Display(turns.begin, turns.preview, turns, turns.record, turns.close))
+    return Hooks(display=Display(turns.begin, turns.preview, turns.calls, turns.record, turns.close))
 
 
 FEATURE = Feature("live", _build)

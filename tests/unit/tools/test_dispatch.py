@@ -7,7 +7,8 @@ import contextlib
 import errno
 import threading
 from collections.abc import Awaitable, Callable
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -16,6 +17,7 @@ from bot import errors
 from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey
 from bot.contracts.tools import ToolCall, ToolResult
+from bot.features.live import LiveTurns
 from bot.telemetry import task_scope
 from bot.telemetry.redaction import LONG
 from bot.testing.clock import FakeClock
@@ -23,7 +25,7 @@ from bot.testing.log import MemoryLog
 from bot.testing.model import tool_use
 from bot.tools import context
 from bot.tools.context import ToolExecutionContext, tool_scope
-from bot.tools.dispatch import CUT_OFF, CallWatcher, Dispatcher, failure, unfit
+from bot.tools.dispatch import CUT_OFF, Dispatcher, failure, unfit
 from bot.tools.registry import Registry
 from tests.tool_calls import run_blocks
 
@@ -317,21 +319,21 @@ async def test_who_shows_progress_is_told_of_calls_that_run(
 ) -> None:
     heard: list[object] = []
 
-    class Heard:
-        def began(self, request_id: str, call: ToolCall) -> None:
+    class Board:
+        def began(self, call: ToolCall, at: float) -> None:
             heard.append("began")
 
-        def noted(self, request_id: str, call_id: str, words: str | None) -> None:
-            raise AssertionError
-
-        def ended(self, request_id: str, call_id: str, *, failed: bool) -> None:
+        def ended(self, call_id: str, at: float, *, failed: bool) -> None:
             heard.append(failed)
 
     async def judge(call: ToolCall, run: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
         return ToolResult(call.id, "no", failed=True) if refused else await run()
 
     registry = Registry([Fake("fine", fine, effect)])
-    runner = dispatcher(Fake("fine", fine, effect), around=CallWatcher(judge, registry, Heard()))
+    live = cast(
+        "LiveTurns", SimpleNamespace(_board=lambda _: Board(), run=SimpleNamespace(clock=FakeClock()))
+    )
+    runner = dispatcher(Fake("fine", fine, effect), around=LiveTurns.calls(live, judge, registry))
     turn = ToolExecutionContext(ChatKey("telegram", "1"), "01REQ", "77", None, None)
     with tool_scope(turn), task_scope("01TASK") if inside else contextlib.nullcontext():
         await run_blocks(runner, [tool_use("fine")])
