@@ -8,14 +8,11 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bot import discovery
-from bot.config.schema import schemas
 from bot.system import read_link
 from bot.tools.permissions.patterns import Paths
 from bot.tools.permissions.rules import Rules
@@ -76,24 +73,6 @@ def test_pages_are_short() -> None:
 @pytest.mark.parametrize("page", sorted(reference.pages()))
 def test_the_pages_that_follow_from_the_code_are_current(page: str) -> None:
     assert (ROOT / page).read_text("utf-8") == reference.pages()[page], "run `make schema`"
-
-
-def test_every_setting_says_what_it_is() -> None:
-    schema = json.loads(schemas(discovery.manifests())["ship.schema.json"])
-    silent = {name for name, found in _settings("", schema, schema["$defs"]) if not found}
-    assert silent == set()
-
-
-def _settings(
-    prefix: str, model: Mapping[str, Any], definitions: Mapping[str, Any]
-) -> Iterator[tuple[str, str]]:
-    """Each key with its description."""
-    for key, found in model["properties"].items():
-        name, of = f"{prefix}{key}", found.get("$ref", found.get("additionalProperties", {}) or {})
-        of = definitions[of.rpartition("/")[2]] if isinstance(of, str) else {}
-        yield name, found.get("description", of.get("description", ""))
-        if of:
-            yield from _settings(f"{name}.", of, definitions)
 
 
 def test_every_rule_that_the_permissions_page_shows_is_one() -> None:
