@@ -51,7 +51,7 @@ class Process:
         self.speed: tuple[str, ...] = ()
         """Options of a clock that runs fast."""
         self.before: list[str] = []
-        """What the process is started through."""
+        """Command that starts the process."""
         self.lines: list[str] = []
         self.stderr = ""
         self._process: asyncio.subprocess.Process | quick.Forked | None = None
@@ -63,7 +63,7 @@ class Process:
         self.module = ["bot.testing.run", *self.speed, *options]
 
     async def start(self, *, wait: bool = True, command: tuple[str, ...] = ("run",)) -> Process:
-        """Start it; unless `wait` is False, return once it is ready."""
+        """Start the process. Unless `wait` is False, return when the process is ready."""
         self._ready = asyncio.Event()
         self.lines, self.stderr = [], ""
         command = () if self.module[0] == "bot.testing.run" else command
@@ -118,7 +118,7 @@ class Process:
         return self._process.pid
 
     async def ended(self, seconds: float = START_SECONDS) -> int:
-        """The exit code, once the process has ended by itself."""
+        """Wait until the process ends by itself, and return the exit code."""
         assert self._process is not None
         async with asyncio.timeout(seconds):
             code = await self._process.wait()
@@ -136,7 +136,7 @@ class Process:
 
 
 def _complaint(line: bytes) -> str:
-    """What the table of log kinds has against a line; nothing against one that a dying disk has torn."""
+    """Return how a line breaks the table of log kinds; "" for a line that a failing disk has cut off."""
     try:
         found = json.loads(line)
         return complaint(found["kind"], found["level"], found["details"]) or ""
@@ -145,7 +145,7 @@ def _complaint(line: bytes) -> str:
 
 
 class World:
-    """Slack, Telegram, the model and one Shipmate among them."""
+    """Loopback servers of Slack, Telegram and the model, and one Shipmate that uses them."""
 
     def __init__(self, root: Path, speed: float = 1.0) -> None:
         self.root = root
@@ -207,14 +207,14 @@ class World:
         return await self.process.start(**how)
 
     def only(self, *channels: str) -> None:
-        """Turn every other channel off."""
+        """Disable all other channels."""
         for name, settings in self.config["channels"].items():
             settings["enabled"] = name in channels
 
     # ------------------------------------------------------------ what can be seen
 
     def texts(self, chat_id: int = PERSON) -> list[str]:
-        """What the bot has written in a Telegram chat."""
+        """Return the texts that the bot has sent to a Telegram chat."""
         return [message.text for message in self.telegram.visible(chat_id)]
 
     async def ask(self, text: str, count: int | None = None, **how: Any) -> str:
@@ -232,18 +232,18 @@ class World:
         return out.decode()
 
     async def heard(self, *texts: str, chat_id: int = PERSON) -> None:
-        """Wait until the bot has written these texts, and nothing else, in a Telegram chat."""
+        """Wait until the bot has sent exactly these texts to a Telegram chat."""
         await self.telegram.until(lambda: whole(self.texts(chat_id), len(texts)), START_SECONDS)
         assert self.texts(chat_id) == list(texts)
 
     def log(self) -> list[dict[str, Any]]:
-        """Every line of the operator's log, whose older days may be compressed by now."""
+        """Return all lines of the operator's log, including compressed days."""
         old = sorted((self.root / ".ship" / "logs").glob("*.jsonl.gz"))
         lines = [line for file in old for line in gzip.decompress(file.read_bytes()).splitlines()]
         return [*map(json.loads, lines), *self._lines("logs")]
 
     def archive(self) -> list[dict[str, Any]]:
-        """Every line of every chat's archive."""
+        """Return all lines of the archives of all chats."""
         return self._lines("chats")
 
     def _lines(self, folder: str) -> list[dict[str, Any]]:
@@ -265,7 +265,7 @@ class World:
         return int(count)
 
     async def turns(self, count: int) -> None:
-        """Wait until this many turns of this process and its predecessors are over and written down."""
+        """Wait until the log contains the ends of this many turns."""
         await eventually(lambda: sum(line["kind"] == "turn_end" for line in self.log()) >= count)
 
     async def sent(self) -> None:
@@ -274,7 +274,7 @@ class World:
         await eventually(lambda: self._recorded_end(ended[-1:]) and not self._leaving())
 
     def recorded(self, words: str) -> bool:
-        """True once the log or its facts hold these words."""
+        """Return True if the log or the table of facts contains these words."""
         folder = self.root / ".ship"
         with contextlib.closing(sqlite3.connect(folder / "shipmate.db", timeout=5)) as file:
             tables = "SELECT data FROM events UNION ALL SELECT value FROM facts"
@@ -296,12 +296,12 @@ class World:
 
 
 def whole(texts: Sequence[str], count: int) -> bool:
-    """True once so many messages stand there, and none of them still grows."""
+    """Return True if there are this many messages and none is still being edited."""
     return len(texts) >= count and not any(one.endswith(GOES_ON) for one in texts)
 
 
 async def eventually(condition: Callable[[], bool], seconds: float = START_SECONDS) -> None:
-    """Wait for something that another process does and that sends no event."""
+    """Wait until a condition is true that another process changes without an event."""
     async with asyncio.timeout(seconds):
         while not condition():  # noqa: ASYNC110 - files and pipes of another process set no event here
             await asyncio.sleep(0.01)
@@ -314,7 +314,7 @@ async def world(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator
 
 
 fast = pytest.mark.parametrize("world", [10.0], ids=["fast"], indirect=True)
-"""Ten seconds pass in each real second, for the gateway and for all servers."""
+"""Run the clocks of the gateway and of all servers at ten times real speed."""
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -18,7 +18,7 @@ GROUP = -100500
 
 
 def question(world: World) -> int:
-    """The number of the message with buttons, 0 before there is one."""
+    """Return the id of the message with buttons; 0 if there is none yet."""
     messages = world.telegram.chats[GROUP].messages if GROUP in world.telegram.chats else {}
     return next((number for number, one in messages.items() if "reply_markup" in one), 0)
 
@@ -29,7 +29,7 @@ def results(world: World) -> list[Any]:
 
 
 async def prepared(world: World, permissions: dict[str, list[str]]) -> None:
-    """Start with an operator, and a model that uses a tool."""
+    """Start a gateway with an operator, and a model that uses a tool."""
     world.config["operators"] = [f"telegram:{OPERATOR}"]
     world.config["permissions"] = permissions
     world.config["channels"]["telegram"]["allow"] = [str(PERSON), str(OTHER)]
@@ -39,7 +39,7 @@ async def prepared(world: World, permissions: dict[str, list[str]]) -> None:
 
 
 async def begun(world: World, **permissions: list[str]) -> str:
-    """A turn that waits for an approval; what its first button stands for."""
+    """Start a turn that waits for an approval, and return the data of the first button."""
     await prepared(world, permissions)
     await asked_for(world, PERSON, lambda: question(world) > 0)
     asked = world.telegram.chats[GROUP].messages[question(world)]
@@ -61,7 +61,7 @@ async def test_it_outlives_any_number_of_clean_restarts(world: World) -> None:
 
 
 async def asked_for(world: World, person: int, there: Callable[[], bool]) -> None:
-    """Somebody asks in the group for what needs an approval."""
+    """Ask in the group for a call that needs an approval."""
     world.telegram.say("@shipmate_bot which skills?", chat_id=GROUP, user_id=person)
     await world.telegram.until(there, START_SECONDS)
 
@@ -157,7 +157,7 @@ async def test_in_slack_an_operator_decides_from_their_direct_messages_after_a_k
 
 
 async def test_a_call_that_is_too_long_for_its_question_comes_as_a_file_above_it(world: World) -> None:
-    """On both platforms at once, each with its operator in a direct chat."""
+    """Both platforms run at once. Each has its operator in a direct chat."""
     world.config["operators"] = [f"telegram:{PERSON}", f"slack:{ANN}"]
     hidden = "line 150 of the plan"
     content = "\n".join(f"line {number} of the plan" for number in range(300))
@@ -243,7 +243,7 @@ async def test_what_is_denied_reaches_the_model_with_its_rule(world: World) -> N
 async def test_where_no_operator_can_be_asked_nobody_is_waited_for(
     world: World, operators: list[str]
 ) -> None:
-    """In a direct chat the question would stand before somebody who may not answer it, for half an hour."""
+    """In a direct chat, a person who may not answer would see the question for half an hour."""
     world.config["operators"] = operators
     world.telegram.block(OPERATOR)
     world.model.answer(tool_use("run_shell", {"command": "ls"}))
@@ -256,7 +256,7 @@ async def test_where_no_operator_can_be_asked_nobody_is_waited_for(
     assert "`operators` of ship.json" in json.dumps(result["content"])
 
     def ended() -> list[str]:
-        """The questions that were asked, each as it ended."""
+        """Return the questions, each with the state in which it ended."""
         asked = [text for text in world.texts() if "I need a yes" in text]
         return [text for text in asked if "No longer needed" in text or "was not run" in text]
 

@@ -15,7 +15,7 @@ OPERATOR = 2002
 
 
 def asked(world: World, chat_id: int = OPERATOR) -> list[tuple[int, str, dict[str, str]]]:
-    """Number, words and buttons of each question that is open in a Telegram chat."""
+    """Return id, text and buttons of each open question in a Telegram chat."""
     messages = world.telegram.chats[chat_id].messages if chat_id in world.telegram.chats else {}
     return [
         (
@@ -29,13 +29,13 @@ def asked(world: World, chat_id: int = OPERATOR) -> list[tuple[int, str, dict[st
 
 
 async def question(world: World, *, after: int = 0) -> tuple[int, str, dict[str, str]]:
-    """The question that stands before the operator, once there is one that is newer than this message."""
+    """Wait for an operator's question that is newer than this message, and return the question."""
     await world.telegram.until(lambda: any(number > after for number, *_ in asked(world)), START_SECONDS)
     return next(one for one in asked(world) if one[0] > after)
 
 
 async def decide(world: World, label: str, *, after: int = 0) -> str:
-    """Press a button of the question; what the question said."""
+    """Press a button of the question, and return the question's text."""
     number, words, buttons = await question(world, after=after)
     world.telegram.press(number, buttons[label], chat_id=OPERATOR)
     await world.telegram.until(lambda: number not in [one[0] for one in asked(world)], START_SECONDS)
@@ -43,7 +43,9 @@ async def decide(world: World, label: str, *, after: int = 0) -> str:
 
 
 async def begin(world: World, **permissions: list[str]) -> None:
-    """Start with an operator and somebody who asks. A message is the calls of the step that it makes the model take."""
+    """Start a gateway with an operator and a person who asks. A message contains the calls that the model makes in
+    its step.
+    """
     world.config["operators"] = [f"telegram:{OPERATOR}"]
     world.config["permissions"] = permissions
     world.telegram.chat(OPERATOR)
@@ -59,7 +61,7 @@ async def begin(world: World, **permissions: list[str]) -> None:
 
 
 async def ask(world: World, *calls: tuple[str, dict[str, Any]]) -> Callable[[], Any]:
-    """Somebody asks for these calls; gives what waits for their results."""
+    """Ask for these calls, and return a task that waits for their results."""
     count = world.texts().count("Done.")
     world.telegram.say(json.dumps(calls))
 
@@ -77,7 +79,7 @@ def shell(command: str) -> tuple[str, dict[str, Any]]:
 
 
 async def test_what_was_approved_is_what_runs(world: World) -> None:
-    """Of a change between the question and the run, and between an approval that lasts and a later run."""
+    """The file changes between the question and the call, or between a lasting approval and a later call."""
     root = world.root
     (root / "sub").mkdir()
     for name in ("run.sh", "sub/run.sh", "rule.sh", "always.sh"):
@@ -137,7 +139,7 @@ FOLLOWED = [
 
 
 async def test_the_calls_of_a_step_are_one_question(world: World) -> None:
-    """Over a kill too; one press is for all of them, or each is asked about by itself."""
+    """The process is also killed. One press covers all calls, or each call has its own question."""
     (world.root / "list.md").write_text("milk\nbread\n", encoding="utf-8")
     await begin(world, allow=["write_file(pro/)"], ask=["schedule_create"])
     calls: list[tuple[str, dict[str, Any]]] = [
@@ -180,7 +182,7 @@ async def test_the_calls_of_a_step_are_one_question(world: World) -> None:
 
 @fast
 async def test_what_a_blocked_person_has_running_ends(world: World) -> None:
-    """A question that waits, and an answer that is being written; the command line blocks as the chat does."""
+    """A question is open and an answer is being written. The command line blocks a person as the chat command does."""
     await begin(world)
     await ask(world, shell("true"))
     at, _, buttons = await question(world)

@@ -8,7 +8,7 @@ OPERATOR = 2002
 
 
 def question(world: World) -> int:
-    """The number of the newest message with buttons in the operator's chat, 0 before there is one."""
+    """Return the id of the newest message with buttons in the operator's chat; 0 if there is none."""
     messages = world.telegram.chats[OPERATOR].messages if OPERATOR in world.telegram.chats else {}
     return next(
         (number for number in sorted(messages, reverse=True) if "reply_markup" in messages[number]), 0
@@ -23,7 +23,7 @@ def button(world: World, number: int, words: str) -> str:
 
 
 def spend(world: World) -> None:
-    """Each call costs more than a person may cost a day."""
+    """Start a gateway in which each call exceeds a person's daily budget."""
     world.only("telegram")
     world.config["operators"] = [f"telegram:{OPERATOR}"]
     world.config["channels"]["telegram"]["allow"] = [str(PERSON), str(OPERATOR)]

@@ -37,7 +37,7 @@ def clustered(world: World) -> World:
 
 
 async def shipmate(world: World, *words: str) -> tuple[int, str]:
-    """Run a command beside the gateway."""
+    """Run a command while the gateway runs."""
     code, out, err = await quick.run(*words, "--dir", str(world.root), env=world.process.env)
     return code, out.decode() + err
 
@@ -108,7 +108,7 @@ LOG = "".join(f"{number:05} a line of the log\n" for number in range(4_000)).enc
 
 
 class Relay:
-    """A person and the hosts that answer, one after the other, each with a `.ship` of its own."""
+    """A person, and hosts that answer one after the other. Each host has its own `.ship`."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -131,7 +131,7 @@ class Relay:
         await eventually(lambda: any(line.startswith("ready ") for line in self.hosts[name].lines))
 
     async def says(self, words: str, *answers: Any, **media: Any) -> dict[str, Any]:
-        """The person says something; gives the request that the last of the answers is for."""
+        """Send a message of the person, and return the request id of the last answer."""
         before = len(self.world.texts())
         self.world.model.then(*(reply(one) for one in answers))
         self.world.telegram.say(words, **media)
@@ -139,7 +139,7 @@ class Relay:
         return dict(self.world.model.bodies[-1])
 
     async def settled(self) -> None:
-        """Wait until the database knows what became of all that was said and sent."""
+        """Wait until the database contains the end of every turn and every outgoing message."""
         with psycopg.connect(self.world.process.env["DATABASE_URL"], autocommit=True) as db:
             await eventually(lambda: not db.execute("SELECT 1 FROM chats WHERE open IS NOT NULL").fetchone())
 
@@ -339,7 +339,7 @@ _ANSWER = re.compile(r"answer (\d+)")
 
 
 class Two:
-    """Two processes on one database, and people who have written to the bot."""
+    """Two processes with one database, and people who have written to the bot."""
 
     def __init__(self, world: World, second: Process, chats: int, messages: int) -> None:
         self.world, self.second, self.chats, self.messages = world, second, chats, messages
@@ -350,27 +350,27 @@ class Two:
         await eventually(lambda: any(line.startswith("standby: ") for line in self.second.lines))
 
     def talk(self) -> None:
-        """Everybody says all that they have to say at once."""
+        """Send the messages of all people at once."""
         for number in range(1, self.messages + 1):
             for chat in range(self.chats):
                 self.world.telegram.say(f"message {number}", chat_id=FIRST_CHAT + chat)
 
     async def talk_for(self, seconds: float) -> None:
-        """The same, one after the other."""
+        """Send the messages of all people one after the other."""
         for number in range(1, self.messages + 1):
             for chat in range(self.chats):
                 self.world.telegram.say(f"message {number}", chat_id=FIRST_CHAT + chat)
                 await asyncio.sleep(seconds / self.messages / self.chats)
 
     def count(self) -> int:
-        """Messages that are answered."""
+        """Return the messages that have an answer."""
         return sum(len({number for number, _ in chat}) for chat in self.answers())
 
     def texts(self) -> list[list[str]]:
         return [self.world.texts(FIRST_CHAT + chat) for chat in range(self.chats)]
 
     def answers(self) -> list[list[tuple[int, bool]]]:
-        """By chat, the messages that are answered, and whether each answer says that it may stand there twice."""
+        """Return the answered messages by chat. Each has a flag: True if its answer says that it may be a repeat."""
         return [
             [
                 (int(found[1]), not text.startswith("answer"))
@@ -388,7 +388,7 @@ class Two:
         await eventually(lambda: any(line.startswith("ready ") for line in self.second.lines))
 
     def check(self) -> None:
-        """Each message has its answer, in order, and what stands there twice says so."""
+        """Check that each message has its answer, in order, and that each repeated answer is marked."""
         for chat in self.answers():
             assert list(dict.fromkeys(number for number, _ in chat)) == list(range(1, self.messages + 1)), (
                 chat
@@ -472,7 +472,7 @@ async def test_a_freeze_of_nine_seconds_is_no_second_answer(two: Two) -> None:
 
 @pytest.fixture
 async def lines(two: Two) -> AsyncIterator[tuple[postgres.Line, postgres.Line]]:
-    """The networks between each of the two processes and their database."""
+    """The network connections of the two processes to their database."""
     if reason := postgres.no_network():
         pytest.skip(reason)
     server = await asyncio.to_thread(lambda: postgres.Postgres(apart=True))
@@ -523,7 +523,7 @@ async def test_an_upgrade_goes_through_while_people_talk(two: Two) -> None:
 
 
 def told(process: Process) -> str:
-    """The log of a process."""
+    """Return the log lines of a process."""
     return "".join(one.read_text(encoding="utf-8") for one in (process.root / ".ship/logs").glob("*.jsonl"))
 
 

@@ -1,4 +1,4 @@
-"""Commands of the real process: what they leave where it is killed in the middle of one."""
+"""Commands that the model runs, if the gateway is killed while a command runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ COMMAND = f"echo ANTHROPIC_BASE_URL={PLANTED} > .env; mkdir .git; echo '{RULE}' 
 
 
 def _running() -> bool:
-    """Whether any process still runs this command."""
+    """Return True if a process still runs this command."""
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             if b"600654" in path.read_bytes():

@@ -1,4 +1,4 @@
-"""The console of the real process: every page, beside a long log, and no secret on any of them."""
+"""All pages of the console of a real process with a long log. No page shows a secret."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class Visitor:
             return await answer.text()
 
     async def form(self, kind: str, act: str) -> Form:
-        """The form with a button for this act, as a browser would send it."""
+        """Return the fields of the form with the button `act`, as a browser sends them."""
         for form in re.findall(r"<form.*?</form>", await self.page(f"?kind={kind}"), re.DOTALL):
             fields = dict(re.findall(r'name="(\w+)" value="([^"]*)"', form.partition("<button")[0]))
             if f'value="{act}"' in form and fields["kind"] == kind:
@@ -49,7 +49,7 @@ class Visitor:
         raise AssertionError((kind, act))
 
     async def send(self, form: Form, status: int = 303, **more: str | None) -> str:
-        """Send a form, with other headers or without some; the sentence that the page then says."""
+        """Send a form with changed headers, and return the sentence that the page shows afterwards."""
         headers = {name: value for name, value in (self._own | more).items() if value is not None}
         async with self._session.post(self.url, data=form, headers=headers, allow_redirects=False) as answer:
             assert answer.status == status, await answer.text()
@@ -65,7 +65,7 @@ class Visitor:
 
 
 async def filled(world: World, token: str | None = TOKEN) -> None:
-    """Something of each kind waits."""
+    """Create one open item of each kind."""
     world.only("telegram")
     world.config["dashboard"] = {"enabled": True, "port": 0, "token": token}
     world.config["operators"] = [f"telegram:{OPERATOR}"]
@@ -129,7 +129,7 @@ async def test_operators_decide_in_the_console_and_nobody_without_the_right_does
 
 
 async def refused(visitor: Visitor) -> None:
-    """Every way in which a form must not count, and the board that is the same afterwards."""
+    """All forms that must be refused. The open items do not change."""
     before = _loops(await visitor.page())
     assert len(before) == 5
     form = await visitor.form("person", "admit")

@@ -1,4 +1,4 @@
-"""The core that has one log: a message in, an answer out, and the end of its process at any step."""
+"""A message and its answer, with the process killed at any step."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WORDS = {
     "look first": "There is nothing here.",
     "write it": "It is written.",
 }
-"""What a person says, and the answer."""
+"""Send a message of a person, and return the answer."""
 CALLS = {
     "send it": tool_use("chat_send", {"text": "Sent. 你好"}),
     "look first": tool_use("list_dir", {"path": "."}),
@@ -50,7 +50,7 @@ async def begin(world: World, *faults: Fault) -> None:
 
 
 def trace_of(world: World) -> Path:
-    """A file beside the project's folder, of this test alone."""
+    """Return the path of a file outside of the project folder that only this test uses."""
     return world.root.with_name(f"{world.root.name}.trace")
 
 
@@ -117,7 +117,7 @@ async def test_a_prompt_stays_over_a_kill_while_the_provider_may_have_it(core: W
 
 
 def unmarked(messages: Sequence[Any], like: Sequence[Any]) -> list[Any]:
-    """Messages without marks of the cache but where these have them."""
+    """Return the messages without the cache markers that other messages have."""
     found = json.loads(json.dumps(messages))
     for one, other in zip(found, like, strict=False):
         for block, same in zip(one["content"], other["content"], strict=True):

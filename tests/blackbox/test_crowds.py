@@ -29,7 +29,7 @@ def many_files() -> None:
 
 
 class Crowd:
-    """Connections that are held open and say no more than their first words."""
+    """Open connections that send only the beginning of a request."""
 
     def __init__(self, address: str) -> None:
         target = urlsplit(address)
@@ -59,7 +59,7 @@ async def crowd(address: str) -> AsyncIterator[Crowd]:
 
 
 async def start(world: World, files: int) -> tuple[str, str]:
-    """The addresses of page and dashboard of a Shipmate that may have so many files open."""
+    """Return the addresses of page and dashboard of a Shipmate with this limit of open files."""
     world.config["dashboard"] = {"port": 0}
     world.process.module = ["tests.limited", "RLIMIT_NOFILE", f"{files}", f"{files}", "bot"]
     await world.start("telegram", "web")
@@ -69,7 +69,7 @@ async def start(world: World, files: int) -> tuple[str, str]:
 
 @pytest.mark.usefixtures("many_files")
 async def test_half_open_requests_and_streams_without_end_leave_room_for_everybody_else(world: World) -> None:
-    """The pages answer again once what was never asked for is cut; everything else is not touched."""
+    """The pages answer again after the half-open connections are closed. Other connections stay open."""
     page, dashboard = await start(world, FILES)
     async with crowd(page) as first, crowd(dashboard) as second:
         await first.come(STREAM, STREAMS)
@@ -92,7 +92,7 @@ async def test_half_open_requests_and_streams_without_end_leave_room_for_everybo
 
 
 async def _answered(session: aiohttp.ClientSession, address: str) -> None:
-    """Ask until there is an answer, for 90 seconds at most."""
+    """Repeat the request until there is an answer, for at most 90 s."""
     async with asyncio.timeout(90):
         while True:
             with contextlib.suppress(aiohttp.ClientError):
@@ -115,7 +115,7 @@ async def test_who_does_not_say_what_they_want_is_cut(world: World) -> None:
 
 
 async def _ending(reader: asyncio.StreamReader) -> bytes:
-    """What comes until the connection ends."""
+    """Return all bytes until the connection ends."""
     said = b""
     with contextlib.suppress(ConnectionError):
         while piece := await reader.read(4096):

@@ -13,7 +13,7 @@ DIRECT = "D0ANN"
 
 
 async def answered(world: World, words: str, thread_ts: str | None = None) -> str:
-    """Say something and wait for the answer below it; the root of its thread."""
+    """Send a message, wait for the answer in its thread, and return the root of the thread."""
     ts = await world.slack.say(words, channel=DIRECT, user=ANN, thread_ts=thread_ts)
     root = thread_ts or ts
     before = len(world.slack.replies(DIRECT, root))
@@ -22,7 +22,7 @@ async def answered(world: World, words: str, thread_ts: str | None = None) -> st
 
 
 def said_to_model(body: dict[str, Any]) -> list[str]:
-    """The last block of each message of a person: their own words."""
+    """Return the last block of each message of a person, which contains the person's own words."""
     return [one["content"][-1]["text"] for one in body["messages"] if one["role"] == "user"]
 
 

@@ -21,7 +21,7 @@ OTHER = 3001
 
 
 class Stuck:
-    """Flushes that never come to their end, from `hold` on until `let_go`."""
+    """A disk whose fsyncs do not return between `hold` and `let_go`."""
 
     def __init__(self) -> None:
         self.held = threading.Event()
@@ -33,7 +33,7 @@ class Stuck:
 
 
 class StuckDisk(SystemDisk):
-    """Files can be written, and no flush of them comes back."""
+    """Files can be written, but no fsync returns."""
 
     def __init__(self, stuck: Stuck) -> None:
         self.stuck = stuck

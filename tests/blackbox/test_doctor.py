@@ -1,4 +1,4 @@
-"""`shipmate doctor` as a process, with the services as they are and with each of them refusing."""
+"""`shipmate doctor` as a process, with services that work and with services that refuse."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Found = dict[str, dict[str, str]]
 
 
 async def doctor(world: World, code: int, *more: str) -> Found:
-    """What it finds, by part; of several of one part the last."""
+    """Run `shipmate doctor` and return the findings by part; of several findings of a part, the last."""
     (world.root / "ship.json").write_text(json.dumps(world.config), encoding="utf-8")
     process = await world.process.start(command=("doctor", "--json", *more), wait=False)
     ended = await process.ended()

@@ -19,7 +19,7 @@ EXAMPLES = PROJECT / "docs" / "examples"
 
 
 def installed(example: str, world: World) -> None:
-    """Install a package beside the process's own ones, and have the process started anew, so that it is found."""
+    """Install a package and restart the process, so that the process finds the package."""
     place = world.root.parent / f"{world.root.name}-{example}"
     pip = [
         sys.executable,
@@ -42,7 +42,7 @@ def settings(example: str) -> dict[str, Any]:
 
 
 def results(world: World) -> list[dict[str, Any]]:
-    """The results of tools that the model was told so far."""
+    """Return the tool results in the model's requests so far."""
     blocks = [block for one in world.model.bodies[-1]["messages"] for block in one["content"]]
     return [one for one in blocks if isinstance(one, dict) and one["type"] == "tool_result"]
 

@@ -35,7 +35,7 @@ DECLINED = f"({SONNET} declined this, so {OPUS} answered.)"
 
 @pytest.fixture
 async def second() -> AsyncIterator[AnthropicServer]:
-    """The other provider, which takes its own key and its own thinking alone."""
+    """The second provider, which accepts only its own key and its own thinking setting."""
     async with AnthropicServer(key=SECOND_KEY, bind_thinking=True) as server:
         server.script(
             lambda _: reply(thinking("Second thought."), tool_use("chat_send", {"text": "Second."}))
@@ -57,7 +57,7 @@ def well(words: str = "First.") -> Answer:
 
 
 async def said(world: World, words: str) -> str:
-    """What is answered to it, with the turn over."""
+    """Send a message, wait for the end of the turn, and return the answer."""
     over = sum(line["kind"] == "turn_end" for line in world.log())
     world.telegram.say(words)
     await world.turns(over + 1)
@@ -70,7 +70,7 @@ def thoughts(body: Any) -> str:
 
 
 async def five_minutes(world: World) -> None:
-    """Let them go by."""
+    """Let these seconds pass."""
     reader, writer = await asyncio.open_unix_connection(world.root / "clock")
     writer.write(b'{"pass": 301}\n')
     await reader.readline()

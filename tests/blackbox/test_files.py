@@ -92,7 +92,7 @@ def sender(world: World, request: pytest.FixtureRequest) -> Sender:
 
 
 def held(world: World, body: int = -1) -> dict[str, Any]:
-    """What the model was shown of the file of the newest message with one."""
+    """Return the text of the newest file that the model's request contains."""
     for message in reversed(world.model.bodies[body]["messages"]):
         for block in message["content"]:
             if block["type"] == "text" and block["text"].startswith("<attached_files"):
@@ -106,7 +106,7 @@ def artifacts(world: World) -> list[bytes]:
 
 
 def searching(body: Any) -> Any:
-    """Looks for a line in the file, then says what it found."""
+    """A model that searches for a line in the file and answers with the result."""
     last = body["messages"][-1]["content"][-1]
     if last["type"] == "tool_result":
         return (
@@ -270,7 +270,7 @@ async def test_without_the_right_to_read_files_people_hear_it_each_time_and_oper
 
 
 def pictures(body: Any) -> list[bytes]:
-    """The pictures that the model was shown, as it got them."""
+    """Return the pictures in the model's requests."""
     found = (
         block for message in body["messages"] for block in message["content"] if block["type"] == "image"
     )

@@ -1,4 +1,4 @@
-"""A process as `bot.app` starts it: a stop ends it with 0, within ten seconds, whatever it is doing."""
+"""A process of `bot.app` ends with code 0 within 10 s of a stop, in every state."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ os.kill(os.getpid(), signal.SIGINT)
 
 
 def life(*words: str, wait_for: str, number: int = signal.SIGTERM) -> tuple[int, list[str]]:
-    """The exit code and the output of a process that is stopped after a line of its output."""
+    """Stop a process after a line of its output, and return its exit code and output."""
     with subprocess.Popen(
         [sys.executable, "-c", LIFE, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:

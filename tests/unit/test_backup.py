@@ -1,4 +1,4 @@
-"""`.ship` as one file: hostile archives, and what a restore leaves in the log."""
+"""Backups of `.ship`: hostile archives, and the log after a restore."""
 
 from __future__ import annotations
 

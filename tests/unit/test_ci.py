@@ -1,4 +1,4 @@
-"""`.ci/run` with a `make` that carries out nothing: what fails in any part fails the whole, and every part is shown."""
+"""`.ci/run` with a fake `make`. The failure of one part is a failure of all, and each part is shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is in deploy/ fits the product and keeps its promises: parsed, and judged by the tools that are at hand."""
+"""The files in deploy/ fit the product. They are parsed, and checked with installed tools."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DEPLOY = ROOT / "deploy"
 
 
 def instructions(text: str) -> list[tuple[str, str]]:
-    """The instructions of a Dockerfile with their arguments, lines that go on put together."""
+    """Return the instructions of a Dockerfile with their arguments. Continued lines are joined."""
     lines = [line for line in text.split("\n") if not line.lstrip().startswith("#")]
     joined = re.sub(r"\\\n\s*", "", "\n".join(lines))
     return [(line.split()[0].upper(), line.split(None, 1)[1]) for line in joined.split("\n") if line.strip()]
@@ -43,7 +43,7 @@ def last(docker: list[tuple[str, str]], name: str) -> str:
 
 
 def final(docker: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """The instructions of the image that runs."""
+    """Return the instructions of the final image."""
     begins = [number for number, (word, _) in enumerate(docker) if word == "FROM"]
     return docker[begins[-1] :]
 
@@ -109,7 +109,7 @@ def test_the_container_has_a_root_that_nobody_writes_to(
 
 
 class Unit(configparser.RawConfigParser):
-    """A unit of systemd, whose keys may come several times."""
+    """Return the values of a systemd unit by key. A key may occur several times."""
 
     def __init__(self) -> None:
         super().__init__(strict=False, delimiters=("=",), comment_prefixes=("#",), interpolation=None)

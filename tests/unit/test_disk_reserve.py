@@ -1,4 +1,6 @@
-"""The reserve: given up as the disk refuses, made again once there is room, used by what is under way alone."""
+"""The reserve file is shrunk when the disk is full, and grows when there is space. Only running work may use its
+space.
+"""
 
 from __future__ import annotations
 
@@ -26,12 +28,12 @@ def kept(tmp_path: Path, log: MemoryLog) -> DiskReserve:
 
 
 def on_disk(path: Path) -> int:
-    """Bytes that are really allocated."""
+    """Return the number of allocated bytes of a file."""
     return (path / "reserve").stat().st_blocks * 512
 
 
 def room(monkeypatch: pytest.MonkeyPatch, free: int, total: int = 1 << 40) -> None:
-    """A disk that says of itself that it has so many bytes free."""
+    """A disk that reports this number of free bytes."""
     said = SimpleNamespace(f_frsize=1, f_bfree=free, f_bavail=free, f_blocks=total)
     monkeypatch.setattr("bot.disk_reserve.os.statvfs", lambda _: said)
 
@@ -58,7 +60,7 @@ def test_a_full_disk_is_told_with_what_is_free_as_people_read_it(
 def test_a_disk_that_refuses_even_to_release_the_reserve_ends_nothing(
     kept: DiskReserve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A full file system that copies on write may refuse to shorten a file."""
+    """A full copy-on-write file system may refuse to shorten a file."""
 
     def refused(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -1,4 +1,4 @@
-"""The documents name what exists, say what the code says, and stay short where they are read first."""
+"""Documents name only existing modules, agree with the code, and are short."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NAMED = re.compile(r"`((?:[a-z_]+/)*[a-z_0-9]+\.py)\b")
 SNIPPET = re.compile(r'^--8<-- "(.+)"$', re.MULTILINE)
 MEMBER = re.compile(r"`([A-Z][A-Za-z]+)\.(?!md\b)([a-z_]\w*)")
 OTHERS = {"brotli.py", "hatch_build.py", "sitecustomize.py"}
-"""Files outside of these folders."""
+"""Names of files outside of these folders."""
 OUTCOME = re.compile(r"\| (allow|ask|deny) (.*) \|")
 README_WORDS, PAGE_WORDS = 900, 1_500
 REFERENCES = {"ARCHITECTURE.md", "CHANGELOG.md", "commands.md", "logs.md", "settings.md"}
@@ -87,7 +87,7 @@ def test_every_rule_that_the_permissions_page_shows_is_one() -> None:
 
 
 def _logged(root: Path) -> str:
-    """Write a log of two days, one of them compressed; the other one's date."""
+    """Write a log of two days, one of them compressed. Return the date of the other day."""
     logs = root / ".ship" / "logs"
     logs.mkdir(parents=True)
     today = subprocess.check_output(["date", "-u", "+%F"], text=True).strip()

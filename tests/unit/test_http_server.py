@@ -1,4 +1,4 @@
-"""Limits of connections to the HTTP servers, and who uses a port or a connection."""
+"""Connection limits of the HTTP servers, and owners of ports and connections."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ def log() -> MemoryLog:
 
 @contextlib.asynccontextmanager
 async def request(port: int) -> AsyncIterator[bytes]:
-    """A request on a connection that stays open in the block: the first line of its answer, or nothing."""
+    """Send a request on a connection that stays open inside the block. Yield the first line of the response, or
+    nothing.
+    """
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")

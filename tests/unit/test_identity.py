@@ -1,4 +1,4 @@
-"""Chats and people by name: what is written is what is read, and what is no name is refused."""
+"""Keys of chats and people: parsing reverses formatting, and invalid keys are refused."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def test_the_tests_of_an_incident_exist(row: str) -> None:
 
 
 def tools() -> Iterator[Any]:
-    """Every tool that is built in."""
+    """Return all built-in tools."""
     for found in pkgutil.iter_modules(builtin.__path__):
         module = importlib.import_module(f"{builtin.__name__}.{found.name}")
         yield from module.TOOLS

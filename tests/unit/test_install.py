@@ -1,4 +1,4 @@
-"""What is installed, and that nothing else that is installed gets in its way."""
+"""The installed packages, and conflicts with other installed packages."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ENV = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
 
 
 def imported() -> Iterator[tuple[str, str]]:
-    """Every package that is imported of others, and where."""
+    """Return the imported third-party packages, each with the importing files."""
     for folder in ("bot", "channels"):
         for path in (CODE / folder).rglob("*.py"):
             for name in IMPORTS.findall(path.read_text(encoding="utf-8")):

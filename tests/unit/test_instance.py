@@ -1,4 +1,4 @@
-"""One process on one `.ship` and one token, and nobody else's eyes on either."""
+"""Only one process may use a `.ship` folder or a token, and only its user may read them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def home(tmp_path: Path) -> Path:
 
 @contextmanager
 def holder(home: Path, runtime: Path) -> Iterator[subprocess.Popen[str]]:
-    """A process that holds the folder and the token until its input ends."""
+    """Start a process that locks the folder and the token until its stdin ends."""
     with subprocess.Popen(
         [sys.executable, "-c", HOLDS, str(home), str(runtime), TOKEN],
         stdin=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""Large bodies go out in pieces: encrypting one at once would keep the event loop."""
+"""Large request bodies are sent in pieces, because encrypting a whole body would block the event loop."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SHARE = 0.4
 
 
 def certificate(folder: Path) -> Path:
-    """A certificate of this machine that signs itself, and its key, in one file."""
+    """Return the path of a file with a self-signed certificate for this machine and its key."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "loopback")])
     here = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
@@ -54,7 +54,7 @@ def certificate(folder: Path) -> Path:
 
 
 def at_once(pem: Path) -> float:
-    """Milliseconds of processor time to encrypt a whole body as one piece."""
+    """Return the CPU milliseconds that it takes to encrypt a whole body as one piece."""
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(pem)
     trusting = ssl.create_default_context(cafile=str(pem))
@@ -70,7 +70,7 @@ def at_once(pem: Path) -> float:
 
 
 class Service:
-    """Takes whatever is sent, and answers as the platforms and a transcription do."""
+    """A server that accepts every request and answers like the platforms and a transcription service."""
 
     def __init__(self) -> None:
         self.address = ""

@@ -1,4 +1,4 @@
-"""The launcher of the installed package: it finds `bot` and `channels` in its folder, and nothing else."""
+"""The launcher of the installed package finds only `bot` and `channels` in its folder."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def gateway(tmp_path: Path, disk: FaultyDisk) -> Gateway:
 
 
 class Hanging:
-    """A channel that does nothing at its end, and of which a test says how it is."""
+    """A channel whose health a test sets. `stop` does nothing."""
 
     def __init__(self, inner: Channel) -> None:
         self.inner = inner
@@ -73,7 +73,7 @@ class Hanging:
 
 @pytest.fixture
 def house(tmp_path: Path) -> Gateway:
-    """A gateway with the web chat, wrapped."""
+    """Return a gateway with the web channel, which is wrapped."""
     (tmp_path / "ship.json").write_text(
         json.dumps({"llm": {"provider": "demo"}, "channels": {"web": {"port": 0}}, "dashboard": {"port": 0}})
     )

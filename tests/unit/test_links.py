@@ -1,4 +1,4 @@
-"""Words of a link that look like another host show the real one, on every platform."""
+"""If the text of a link looks like another host, every platform shows the real host."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from channels.web import markdown as web
 
 
 def on_page(said: str) -> str:
-    """The words that the page shows of a message."""
+    """Return the text that the web page shows of a message."""
 
     def words(node: object) -> str:
         return (

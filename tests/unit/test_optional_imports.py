@@ -1,4 +1,4 @@
-"""A library is imported without optional packages that are installed and not used."""
+"""Libraries are imported without unused optional packages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bot.discovery import import_without
 
 @pytest.fixture
 def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder that is imported from; what is imported from there is forgotten afterwards."""
+    """A folder on the import path. Modules from the folder are removed afterwards."""
     monkeypatch.syspath_prepend(tmp_path)
     before = set(sys.modules)
     yield tmp_path
@@ -60,7 +60,7 @@ def test_a_module_that_is_not_there_is_told(packages: Path) -> None:
 
 
 def test_a_gateway_imports_nothing_large_that_it_does_not_use() -> None:
-    """Both platforms and the provider, without what Telegram's library would take along."""
+    """Both platforms and the provider are imported, without the optional packages of Telegram's library."""
     code = """
 import sys
 import bot.app

@@ -1,4 +1,4 @@
-"""Chores are done, whatever they are made of."""
+"""Periodic jobs run, whether they are functions or coroutines."""
 
 from __future__ import annotations
 

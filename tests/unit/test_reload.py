@@ -1,4 +1,4 @@
-"""A configuration that is read again: what new turns have of it, and why the one before holds."""
+"""A reload of the configuration: new turns use new values, and an invalid file changes nothing."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def load(root: Path, document: Any = None) -> config.Settings:
 
 
 class KeptLog(JsonlLog):
-    """A log whose lines are kept in memory too."""
+    """A log that also keeps its lines in memory."""
 
     def __init__(self, folder: Path, environment: Environment) -> None:
         super().__init__(folder, clock=environment.clock, disk=SystemDisk(), ids=environment.ids)
@@ -63,7 +63,7 @@ def told(gateway: Gateway) -> list[Entry]:
 
 
 def last(gateway: Gateway) -> Entry:
-    """What became of the last reload."""
+    """Return the log line of the last reload."""
     return told(gateway)[-1]
 
 
@@ -117,7 +117,7 @@ async def test_what_deserves_a_look_is_told_once(gateway: Gateway, tmp_path: Pat
 
 
 class Provider:
-    """Knows one model, or cannot be asked."""
+    """A provider that has one model, or does not answer."""
 
     def __init__(self, error: Exception | None) -> None:
         self._error = error

@@ -1,4 +1,4 @@
-"""Memory has a limit: caches go before it, files are refused above it, and people are answered all the same."""
+"""The memory limit: caches are emptied before the limit, and files are refused above it. People still get answers."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_all_threads_share_one_heap(tmp_path: Path) -> None:
 class TestCollector:
     @pytest.fixture
     def full(self, machine: Machine) -> Iterator[list[str]]:
-        """The full collections; each takes 50 ms."""
+        """The full garbage collections; each takes 50 ms."""
         full: list[str] = []
 
         def seen(phase: str, info: dict[str, int]) -> None:

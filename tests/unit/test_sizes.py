@@ -1,4 +1,4 @@
-"""Estimates are near the truth, limits are shared fairly, and any object becomes JSON."""
+"""Estimates of sizes are close, limits are shared fairly, and every object becomes JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ids only grow, whatever the clock does and whoever made the last one; what is written stays."""
+"""Ids increase even if the clock is set back, and written files are durable."""
 
 from __future__ import annotations
 

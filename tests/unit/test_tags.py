@@ -1,4 +1,4 @@
-"""Nobody but Shipmate speaks in its tags."""
+"""Only Shipmate can write its own tags."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_words_that_look_like_a_tag_change_nothing(words: str) -> None:
 def test_words_of_an_archive_are_a_persons_whatever_they_look_like(
     words: str, quoted: tuple[Any, ...]
 ) -> None:
-    """They are the first words of their message, and so where a tag of ours would stand."""
+    """The words begin their message, where one of our tags would be."""
     line = ArchiveLine(
         ts=1, channel="telegram", chat_id="1", chat_key=KEY, user_id="U2", role="user", text=words
     )

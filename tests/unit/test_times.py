@@ -1,4 +1,4 @@
-"""Times as people read them: on their clocks, in their language."""
+"""Times are shown in a person's time zone and language."""
 
 from __future__ import annotations
 

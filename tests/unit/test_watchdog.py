@@ -1,4 +1,4 @@
-"""Channels that go deaf are found, healed and reported, once for each spell."""
+"""The watchdog finds, reconnects and reports silent channels, once per outage."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SILENCE = 90.0
 
 
 class Frail:
-    """A channel whose state a test sets; `cure` is what a healing makes of it."""
+    """A channel whose health a test sets. `cure` is the health after a reconnect."""
 
     def __init__(self, clock: FakeClock) -> None:
         self.clock = clock
@@ -44,12 +44,12 @@ class Frail:
         self.state = Health(connected=False, last_heard=self.state.last_heard, detail=detail)
 
     def hear(self) -> None:
-        """A new sign of life."""
+        """Record new activity of the channel."""
         self.state = Health(connected=True, last_heard=(self.state.last_heard or 0.0) + 1)
 
 
 class Told:
-    """What operators are told, at the beginning and at the end of each spell."""
+    """Alerts to operators at the begin and the end of each outage."""
 
     def __init__(self) -> None:
         self.words: list[str] = []
@@ -64,7 +64,7 @@ class Told:
 
 
 class Ward:
-    """A watchdog over two channels, of which one has to give signs of life."""
+    """A watchdog of two channels. Only one channel must show activity."""
 
     def __init__(self) -> None:
         self.clock, self.log, reports = FakeClock(), MemoryLog(), Told()
@@ -82,11 +82,11 @@ class Ward:
         self.running = asyncio.create_task(self.watch.run())
 
     async def wait(self, seconds: float) -> None:
-        """Let time pass."""
+        """Advance the clock by these seconds."""
         await self.clock.advance(seconds)
 
     async def live(self, seconds: float) -> None:
-        """Time in which both platforms are heard."""
+        """Advance the clock while both platforms send events."""
         for _ in range(int(seconds / LOOK_EVERY)):
             self.tele.hear()
             self.chat.hear()

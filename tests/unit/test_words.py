@@ -1,4 +1,4 @@
-"""The catalogues of sentences: whole in each language, and asked for by keys that they have."""
+"""The catalogues of sentences are complete in each language. The code uses only existing keys."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_sentences_stand_behind_each_other_as_their_language_writes_them() -> No
 
 
 def said() -> Iterator[tuple[str, ast.Call]]:
-    """Each call of `say` and `sentence` in the code, with its file."""
+    """Yield each call of `say` and `sentence` in the code, with its file."""
     for path in sorted((*(ROOT / "bot").rglob("*.py"), *(ROOT / "channels").rglob("*.py"))):
         source = path.read_text("utf-8")
         if re.search(r"^from bot\.words import (?:\([^)]*|.*)\b(?:say|sentence)\b", source, re.MULTILINE):
@@ -82,7 +82,7 @@ def said() -> Iterator[tuple[str, ast.Call]]:
 
 
 def keys(argument: ast.expr) -> Iterator[str]:
-    """The keys that a call may ask for: one, two by a condition, or all that fit an f-string."""
+    """Yield the keys that a call may use: one key, both keys of a condition, or all keys that match an f-string."""
     if isinstance(argument, ast.IfExp):
         yield from keys(argument.body)
         yield from keys(argument.orelse)
@@ -217,7 +217,7 @@ ASKED = re.compile(
     r"|commands\.(?:compacted_figures|model_\w+|no_id|whoami_\w+)|approval\.(?:typed|which)|strangers\.question"
     r"|page\.(?:wants_)?token|web\.wrong_token"
 )
-"""Sentences that tell who asked for it, and operators, what others need not know."""
+"""Sentences that may contain technical terms, because only operators or the asking person read them."""
 HIDDEN = re.compile(
     r"\b(?:JSON|UTC|ULID|tokens?)\b|\{(?:id|key|request)\}|[0-9A-HJKMNP-TV-Z]{26}", re.IGNORECASE
 )

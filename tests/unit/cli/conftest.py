@@ -23,12 +23,12 @@ class Done:
 
     @property
     def lines(self) -> list[Any]:
-        """What was printed, as one JSON object a line."""
+        """Return the printed lines as JSON objects."""
         return [json.loads(line) for line in self.out.splitlines()]
 
 
 class Terminal(io.StringIO):
-    """A person at a terminal who types this."""
+    """Standard input of a person who types this text at a terminal."""
 
     def isatty(self) -> bool:
         return True
@@ -42,7 +42,7 @@ ENV = {"PATH": "/usr/bin:/bin", "TZ": "UTC"} | {
 
 @pytest.fixture
 def shipmate(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Shipmate:
-    """Run a command in this process, as from a pipe."""
+    """Run a command in this process, with stdin and stdout that are no terminals."""
     monkeypatch.setattr(sys, "excepthook", sys.excepthook)
     for name in ("ANTHROPIC_API_KEY", "SLACK_BOT_TOKEN", "SLACK_APP_TOKEN", "TELEGRAM_BOT_TOKEN"):
         monkeypatch.delenv(name, raising=False)
@@ -73,6 +73,6 @@ def process(*words: str | Path, env: Mapping[str, str] | None = None) -> Done:
 
 @pytest.fixture
 def project(tmp_path: Path, shipmate: Shipmate) -> Path:
-    """A folder as `shipmate init` leaves it."""
+    """A folder that `shipmate init` has set up."""
     assert shipmate("init", tmp_path, "--yes").code == 0
     return tmp_path

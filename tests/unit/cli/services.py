@@ -1,4 +1,4 @@
-"""The loopback services of a project whose commands run in this process, in a thread beside them."""
+"""Loopback services for the commands of a project. The commands run on a thread of this process."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TOKENS = {
 
 @dataclass
 class Services:
-    """Slack, Telegram and the model, and a ship.json that has their addresses."""
+    """Loopback servers of Slack, Telegram and the model, and a ship.json with their addresses."""
 
     root: Path
     shipmate: Shipmate

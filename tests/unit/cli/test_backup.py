@@ -1,4 +1,4 @@
-"""`shipmate backup` and `shipmate restore` as they are typed."""
+"""The commands `shipmate backup` and `shipmate restore`."""
 
 from __future__ import annotations
 

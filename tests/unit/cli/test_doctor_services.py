@@ -1,4 +1,4 @@
-"""`shipmate doctor` before services that are well, that refuse, and that are away."""
+"""`shipmate doctor` with services that work, refuse, or do not answer."""
 
 from __future__ import annotations
 

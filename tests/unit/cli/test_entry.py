@@ -18,7 +18,7 @@ HEAVY = "{'slack_bolt', 'slack_sdk', 'telegram', 'anthropic', 'apscheduler', 'ai
 
 
 def app_that(monkeypatch: pytest.MonkeyPatch, outcome: int | BaseException) -> list[Path]:
-    """Put an app in the place of the real one, whose `run` and `chat` return or raise."""
+    """Replace `bot.app` by a module whose `run` and `chat` return or raise `outcome`."""
     called: list[Path] = []
 
     async def act(root: Path, *, defaults: bool = False) -> int:

@@ -1,4 +1,4 @@
-"""`shipmate memory`: reads, edits and forgets what is remembered, and says where it comes from."""
+"""`shipmate memory` reads, edits and deletes memory files, and shows the source of each line."""
 
 from __future__ import annotations
 

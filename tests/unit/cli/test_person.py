@@ -1,4 +1,4 @@
-"""`shipmate export` and `shipmate erase` as they are typed."""
+"""The commands `shipmate export` and `shipmate erase`."""
 
 from __future__ import annotations
 

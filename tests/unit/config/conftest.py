@@ -58,7 +58,7 @@ Load = Callable[..., config.Settings]
 
 @pytest.fixture
 def load(tmp_path: Path) -> Load:
-    """Write ship.json (an object, or text as it is) and `.env`, and load them."""
+    """Write ship.json (an object, or a text) and `.env`, and load the settings."""
 
     def run(
         document: Any = None, env: Mapping[str, str] | None = None, dotenv: str | bytes | None = None

@@ -17,7 +17,7 @@ MANIFEST = Manifest(name={name!r}, settings=ChannelSettings, build=print, encode
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A second home of channels, beside the real one."""
+    """A second folder in which channels are found."""
     monkeypatch.setattr(channels, "__path__", [*channels.__path__, str(tmp_path)])
     monkeypatch.setattr(sys, "modules", dict(sys.modules))
     return tmp_path

@@ -109,11 +109,13 @@ BAD: dict[str, Any] = {
     "engine: found ${SHIP_ENGINE}, which is set neither": {"engine": "${SHIP_ENGINE}"},
     "ship.json: ": {"mcp": {"servers": {"a": {"b": json.loads("[" * 300 + "]" * 300)}}}},
 }
-"""Documents by their finding, in which `.*` stands for anything."""
+"""Documents by their finding. In a finding, `.*` matches any text."""
 
 
 def matches(line: str, pattern: str) -> bool:
-    """Whether the pieces of a pattern (separated by `.*`) stand in a line, in order, the first at its start."""
+    """Return True if a line begins with the pattern's first piece and contains the others in order. `.*` separates
+    pieces.
+    """
     first, *rest = pattern.split(".*")
     at = len(first) if line.startswith(first) else -1
     for piece in rest:

@@ -1,4 +1,4 @@
-"""A channel whose platform posts its events needs other tokens than one that connects, and a port of its own."""
+"""A channel with a webhook needs other tokens than a channel that connects, and its own port."""
 
 from __future__ import annotations
 

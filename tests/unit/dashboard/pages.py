@@ -1,4 +1,4 @@
-"""What is true of a process that does not run, for its pages."""
+"""Builds a console and a dashboard without a gateway."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def console(
     said: WrittenArchive | None = None,
     clock: Clock | None = None,
 ) -> Console:
-    """A console of what is under `home`."""
+    """Return a console that shows the files below `home`."""
 
     async def board() -> list[OpenLoop]:
         return list(waiting)
@@ -84,7 +84,7 @@ def dashboard(
     pages: Console | None = None,
     parts: Mapping[str, PartHealth] = PARTS,
 ) -> Dashboard:
-    """A dashboard that shows these parts and `NOW`."""
+    """Return a dashboard that shows these parts and the figures `NOW`."""
     page = Metrics()
     page.figures = lambda: NOW
     where = ship_file.Dashboard(host=host, port=port, token=token)

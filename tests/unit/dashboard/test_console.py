@@ -1,4 +1,4 @@
-"""The console: what each page shows, what it leaves out, and that words stay words."""
+"""The pages of the console: their content, and texts of people that must not become markup."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def session() -> AsyncIterator[aiohttp.ClientSession]:
 
 @pytest.fixture
 async def show(session: aiohttp.ClientSession) -> AsyncIterator[Show]:
-    """The text of a page of a console, which has to come with this status."""
+    """A function that requests a page of a console, checks the status, and returns the HTML."""
     opened: list[Dashboard] = []
 
     async def ask(console: Console, path: str, status: int = 200) -> str:
@@ -68,13 +68,13 @@ async def show(session: aiohttp.ClientSession) -> AsyncIterator[Show]:
 
 
 def asking(name: str) -> OpenLoop:
-    """A person who asks for access."""
+    """Return the open item of a person who asks for access."""
     who = UserRef("telegram", "9")
     return OpenLoop("person", str(who), None, name, 1.0, who, name, acts=("admit", "block"))
 
 
 def logged(home: Path, *lines: dict[str, Any], at: float | None = None) -> None:
-    """Lines of the log of a moment, by default now."""
+    """Write log lines with the time `at`; the default is now."""
     now = SystemClock().now() if at is None else at
     stamp = datetime.fromtimestamp(now, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     (home / "logs").mkdir(exist_ok=True)
@@ -92,7 +92,7 @@ def said(text: str, ts: int, **more: Any) -> ArchiveLine:
 
 
 def words(page: str) -> str:
-    """The text of a page, as a browser would show it."""
+    """Return the text of a page without tags and entities."""
     return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", page)).split())
 
 
@@ -143,7 +143,7 @@ async def test_now_shows_what_runs_which_part_is_in_trouble_and_who_waits(tmp_pa
 
 @pytest.fixture
 async def talk(tmp_path: Path) -> AsyncIterator[tuple[Talk, Search]]:
-    """What is said, and the search in it."""
+    """A conversation, and the search in its archive."""
     talk = Talk()
     search = Search(tmp_path / "index.db", talk.log, clock=SystemClock(), log=MemoryLog())
     search.exporter.start()

@@ -1,4 +1,4 @@
-"""Metrics: each line of the log counts once, and the dashboard for Grafana asks for nothing that is not there."""
+"""Metrics count each log line once. The dashboard for Grafana uses only metrics that exist."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def log(tmp_path: Path, counted: Metrics) -> Iterator[JsonlLog]:
 
 
 def a_day(log: JsonlLog) -> None:
-    """One line of each sort that is counted, as the product writes them."""
+    """Write one log line of each kind that the metrics count."""
     call: dict[str, Any] = {"model": "m", "purpose": "turn", "usage": USAGE}
     answer: dict[str, Any] = {"cost_usd": 0.25, "latency_ms": 400, "first_token_ms": 90}
     log.write("llm_response", "answered", **call, **answer)
@@ -56,7 +56,7 @@ def a_day(log: JsonlLog) -> None:
 
 
 def page(counted: Metrics) -> dict[str, float]:
-    """Samples as `name{label=value}`."""
+    """Return the value of each sample. The key has the name and the label values."""
     words, content_type = counted.render("")
     assert content_type.startswith("text/plain")
     return {
@@ -95,7 +95,7 @@ def test_lines_of_the_log_are_counted(counted: Metrics, log: JsonlLog) -> None:
 
 async def test_a_loop_that_is_late_is_seen(counted: Metrics) -> None:
     class Late(FakeClock):
-        """Sleeps 0.3 s longer than it is asked to, twice."""
+        """Twice, `sleep` takes 0.3 s longer than requested."""
 
         looks = 0
 

@@ -1,4 +1,4 @@
-"""Alive, ready, and closed to everybody who should not ask."""
+"""The dashboard's server: health, readiness, and access."""
 
 from __future__ import annotations
 

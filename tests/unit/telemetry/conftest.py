@@ -17,7 +17,7 @@ Make = Callable[..., JsonlLog]
 
 
 class GatedDisk(SystemDisk):
-    """A disk that can be held up, and can fail."""
+    """A disk that a test can block and make fail."""
 
     def __init__(self) -> None:
         self.gate = threading.Event()

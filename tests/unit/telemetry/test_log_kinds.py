@@ -1,4 +1,4 @@
-"""The table of kinds is whole: it has what the code writes and nothing else, and what is made from it is fresh."""
+"""The table of log kinds contains exactly the kinds and details that the code writes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.together  # all of the code is parsed, once
 
 ROOT = Path(__file__).parents[3]
 APART = {"level", "duration", "chat_key", "request_id", "step"}
-"""What is no detail."""
+"""Names of arguments that are no details."""
 
 
 def test_the_table_has_what_the_code_writes_and_nothing_else() -> None:

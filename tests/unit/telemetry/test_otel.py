@@ -1,4 +1,4 @@
-"""Spans of lines of the log that are not what they usually are."""
+"""OpenTelemetry spans of log lines that lack usual fields."""
 
 from __future__ import annotations
 

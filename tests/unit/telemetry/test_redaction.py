@@ -243,7 +243,7 @@ def test_what_is_a_secret_once_rendered_is_one(how: str) -> None:
 
 @pytest.mark.parametrize("begun", ["\x9d", "\x90a", "\x1b]", "eyJ", "eyJ-"])
 def test_what_begins_very_often_and_never_ends_takes_no_time(begun: str) -> None:
-    """Strings for a terminal, and tokens: what anybody sends goes through here before anything else is known of it."""
+    """Terminal strings and tokens. Every received text is redacted first, so redaction must be fast."""
     words = begun * (60_000 // len(begun))
     began = time.process_time()
     assert LogRedactor([HIDDEN])(words).startswith(begun[:3])
@@ -252,7 +252,7 @@ def test_what_begins_very_often_and_never_ends_takes_no_time(begun: str) -> None
 
 
 def test_what_stands_around_a_string_for_a_terminal_does_not_become_a_sequence() -> None:
-    """It would be left out with a letter of the secret."""
+    """The sequence would be removed together with a letter of the secret."""
     disguised = HIDDEN.replace("correct", "co\x9b\x9d\x07rrect")
     assert Redactor([HIDDEN])(disguised) == MARK
     assert text.for_terminal("a\x9b\x9d\x07b") == "a\N{REPLACEMENT CHARACTER}b"
@@ -268,7 +268,7 @@ def test_a_token_that_begins_within_another_word_is_one() -> None:
 
 @pytest.mark.parametrize("zeros", [0, 5, 5_000])
 def test_a_number_of_any_length_is_one_character(zeros: int) -> None:
-    """Thousands of digits are more than the interpreter reads."""
+    """Python refuses to parse thousands of digits."""
     numbered = HIDDEN.replace("correct", f"&#{'0' * zeros}99;orrect")
     assert HIDDEN not in Redactor([HIDDEN])(numbered)
     assert "orrect" not in Redactor([HIDDEN])(numbered)
@@ -276,14 +276,14 @@ def test_a_number_of_any_length_is_one_character(zeros: int) -> None:
 
 
 def test_a_secret_that_json_escaped_twice_is_found() -> None:
-    """Rendered as Markdown, which takes one of two backslashes, it would stand there as JSON writes it once."""
+    """Markdown removes one of two backslashes, so the rendered text would show the secret as JSON escapes it once."""
     secret = 'pass"wörd\\of{a}server'
     twice = json.dumps(json.dumps(secret), ensure_ascii=False)
     assert Redactor([secret])(f"before\n{twice}\nafter") == "before\n[redacted]\nafter"
 
 
 def test_a_character_that_nobody_sees_hides_no_secret() -> None:
-    """In the terminal and in labels of links it is left out: with that gone, a secret would stand there whole."""
+    """The terminal and labels of links omit the character, so the secret would be shown."""
     every = "".join(map(chr, (*range(0xD800), *range(0xE000, 0x110000))))
     unseen = regex.findall(r"[\p{Default_Ignorable_Code_Point}\p{Bidi_Control}\p{Zl}\p{Zp}]", every)
     taken = {sign for sign in regex.findall(r"\p{Cf}", every) if not text.for_terminal(sign)}
