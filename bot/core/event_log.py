@@ -17,7 +17,7 @@ from bot.contracts.base import Json
 from bot.contracts.environment import Clock
 from bot.contracts.environment import Log as OperatorLog
 from bot.contracts.identity import ChatKey
-from bot.core.events import Event, FactSet, decode, keys_of
+from bot.core.events import Event, FactSet, RowEnded, Shown, decode, keys_of
 from bot.telemetry.usage import TOKENS, UsageTotals
 from bot.words import Sentence, sentence
 
@@ -331,6 +331,13 @@ class EventLog(ABC):
         where = f"(chat = ? OR substr(chat, 1, ?) = ?) AND ({tells}) ORDER BY n"
         wanted = [word for some in forms for word in some]
         return [one for _, one in await self._events(where, str(place.chat), len(below), below, *wanted)]
+
+    async def sender(self, chat: ChatKey, message: str) -> str | None:
+        """Return the id of the turn that sent this message to a chat; None if unknown."""
+        for one in reversed(await self.naming(chat, {message})):
+            if isinstance(one.data, RowEnded | Shown) and one.chat == chat and one.data.message_id == message:
+                return one.turn
+        return None
 
     async def chats(self) -> list[ChatKey]:
         return [ChatKey.parse(chat) for (chat,) in await self._rows("SELECT chat FROM chats")]

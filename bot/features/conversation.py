@@ -24,7 +24,7 @@ from bot.core.chats import Fact
 from bot.core.context import AgentContextStore, KeptTurn
 from bot.core.events import Event, Received, SessionMoved
 from bot.core.feature import Command, Done, Feature, Hooks, Runtime
-from bot.core.turn_lookup import TurnLookup
+from bot.core.turn_lookup import find_turn
 from bot.tags import SEND
 from bot.tools.builtin.chat_send import chat_send
 from bot.tools.permissions import taint
@@ -243,7 +243,6 @@ class Conversation:
 
     def __init__(self, runtime: Runtime) -> None:
         self._run = runtime
-        self._turns = TurnLookup(runtime.chats, runtime.event_log)
 
     def _prefix(self, inbound: Inbound) -> str:
         return self._run.manifests[inbound.channel].command_prefix
@@ -415,7 +414,7 @@ class Conversation:
         back = int(asked) if asked.isdecimal() and len(asked) <= MOST_BACK else 0
         at = len(points) - 1 - back
         if not back and (wanted := asked if asked.strip("0") else inbound.answers):
-            ref = await self._turns.found(inbound, wanted)
+            ref = await find_turn(self._run.chats, self._run.event_log, inbound, wanted)
             if ref is None:
                 return Done(say("sessions.fork_unknown", asked=text.preview(wanted, 40)))
             at = next((at for at, (turn, _) in enumerate(points) if turn.id == ref.id), -1)

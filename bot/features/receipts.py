@@ -16,7 +16,7 @@ from bot.core.chat import Chat, Phase
 from bot.core.chats import Fact
 from bot.core.events import Event
 from bot.core.feature import Command, Done, Feature, Hooks, Runtime
-from bot.core.turn_lookup import TurnLookup
+from bot.core.turn_lookup import find_turn
 from bot.tools.permissions.display import named
 from bot.words import CATALOGUES, DEFAULT, paragraph, say, times
 
@@ -184,13 +184,12 @@ class Receipts:
 
     def __init__(self, runtime: Runtime) -> None:
         self._run = runtime
-        self._turns = TurnLookup(runtime.chats, runtime.event_log)
 
     async def receipt(self, inbound: Inbound) -> str:
         """Run `/receipt` for the named turn, else for the turn of the replied-to message, else for the latest turn."""
         words = inbound.args.split()
         asked = words[0] if words else inbound.answers
-        found = await self._turns.found(inbound, asked)
+        found = await find_turn(self._run.chats, self._run.event_log, inbound, asked)
         if found is None:
             return say("receipt.unknown", asked=text.preview(asked, 60)) if asked else say("receipt.none")
         log, chat = self._run.event_log, await self._run.chats.get(found.chat)
@@ -202,7 +201,7 @@ class Receipts:
         named = await log.naming(found.chat, {found.id, *filter(None, said)})
         account = Account(found.id, chat, [one for one in named if one.chat == found.chat])
         lines = [
-            say("receipt.joined") if found.about is not None and found.about != found.id else "",
+            say("receipt.joined") if found.about != found.id else "",
             account.question(inbound, self._run.clock.now()),
             account.state(),
             *account.tool_lines(),
@@ -214,7 +213,7 @@ class Receipts:
 
     async def rate(self, rating: Inbound) -> Done:
         """Store a rating 👍 or 👎 with the turn that sent the rated answer, and log it. Ignore ratings of other messages."""
-        turn = await self._turns.of_message(rating.chat_key, rating.answers) if rating.answers else None
+        turn = await self._run.event_log.sender(rating.chat_key, rating.answers or "")
         if turn is None:
             return Done()
         facts: Json = {"chat_key": rating.chat_key, "request_id": turn, "message_id": rating.answers}

@@ -98,12 +98,7 @@ class Removal:
             requests = frozenset(one.request_id for one in said)
             related = await self._turns(chat, requests | names)
             return Target(message, "user", said[0].user_id, Gone(requests, messages=names), related)
-        sent = (
-            one.turn
-            for one in found
-            if isinstance(one.data, events.RowEnded) and one.data.message_id == message
-        )
-        turn = next(filter(None, sent), None)
+        turn = await self._run.event_log.sender(chat, message)
         if turn is None:
             return None
         person = next((one.inbound.user_id for one in _received(await naming(chat, {turn}))), "")
