@@ -20,11 +20,10 @@ from bot.contracts.model import ATTACHED
 from bot.core import blocks, events, quotes
 from bot.core.agent import EFFORT, MODEL, ModelDeps, effort_of
 from bot.core.chat import STOPPABLE, Chat, Phase, plain
-from bot.core.chats import Fact
+from bot.core.chats import Fact, find_turn
 from bot.core.context import AgentContextStore, KeptTurn
 from bot.core.events import Event, Received, SessionMoved
 from bot.core.feature import Command, Done, Feature, Hooks, Runtime
-from bot.core.turn_lookup import find_turn
 from bot.tags import SEND
 from bot.tools.builtin.chat_send import chat_send
 from bot.tools.permissions import taint
