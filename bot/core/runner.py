@@ -297,10 +297,8 @@ class Runner:
         said = [one for one in (*unanswered, *waiting) if one.due is None and one.ts / 1000 >= since]
         if said and chat.task is None:
             with speaking(*self.locales.of(said[-1])):
-                name, to = f"{said[-1].request_id}/{RESTORED}", Address.of(said[-1])
-                yield from (
-                    Fact(chat.key, row) for row in self.saying.rows(name, to, say("delivery.lost_records"))
-                )
+                words = say("delivery.lost_records")
+                yield from self._messages(chat, said[-1], f"{said[-1].request_id}/{RESTORED}", words)
 
     async def open(self, channel: str) -> None:
         """Run the effects that wait for this channel. Call this when the channel has connected."""
@@ -441,10 +439,8 @@ class Runner:
 
     def _handled(self, chat: Chat, inbound: Inbound, done: Done) -> Iterator[Fact]:
         yield from done.facts
-        if done.say:
-            to, name = Address.of(inbound), f"{inbound.request_id}/answer"
-            for row in self.saying.rows(name, to, done.say, buttons=done.buttons):
-                yield Fact(chat.key, row)
+        name = f"{inbound.request_id}/answer"
+        yield from self._messages(chat, inbound, name, done.say, buttons=done.buttons)
         yield Fact(chat.key, events.Closed(inbound.request_id))
 
     # ------------------------------------------------------------ turns
@@ -511,21 +507,17 @@ class Runner:
         facts, running = list(end.facts), chat.turn
         if running is None:
             return
-        dones, to = self.door.turn_ends(running, end.state), Address.of(running.first)
+        dones, first = self.door.turn_ends(running, end.state), running.first
+        buttons = next((one.buttons for one in dones if one.buttons is not None), None)
+        facts += self._messages(chat, first, f"{turn}/end", end.notice, turn, ends=True, buttons=buttons)
         wrong = ""
-        if end.notice:
-            buttons = next((one.buttons for one in dones if one.buttons is not None), None)
-            rows = self.saying.rows(f"{turn}/end", to, end.notice, ends=True, buttons=buttons)
-            facts += [Fact(chat.key, row, turn) for row in rows]
-            if end.state != "handled":
-                wrong = UNANSWERED + (f" ({end.cause.partition(':')[0]})" if end.cause else "")
+        if end.notice and end.state != "handled":
+            wrong = UNANSWERED + (f" ({end.cause.partition(':')[0]})" if end.cause else "")
         for task in running.tasks.values():
             if self.chats.loaded(key := life.chat_of_task(chat.key, task)) is not None:
                 facts.append(Fact(key, events.TurnEnded("stopped"), task))
         for number, done in enumerate(dones):
-            facts += done.facts
-            rows = self.saying.rows(f"{turn}/over/{number}", to, done.say) if done.say else []
-            facts += [Fact(chat.key, row, turn) for row in rows]
+            facts += [*done.facts, *self._messages(chat, first, f"{turn}/over/{number}", done.say, turn)]
         delivered = sum(one is not None and one.state == "sent" for one in running.rows.values())
         self.chats.append(*facts, Fact(chat.key, events.TurnEnded(end.state, wrong, running.model), turn))
         self.turns.summaries.turn_ended(chat)
@@ -543,6 +535,13 @@ class Runner:
             messages=len(chat.context),
             cause=end.cause or None,
         )
+
+    def _messages(
+        self, chat: Chat, to: Inbound, name: str, words: str, turn: str | None = None, **more: Any
+    ) -> list[Fact]:
+        """Return the events that send the text `words` to the place of the message `to`; [] if the text is empty."""
+        rows = self.saying.rows(name, Address.of(to), words, **more) if words else []
+        return [Fact(chat.key, row, turn) for row in rows]
 
     def _append(self, chat: Chat, data: events.EventData, turn: str | None = None) -> None:
         self.chats.append(Fact(chat.key, data, turn))
