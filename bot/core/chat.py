@@ -226,22 +226,16 @@ class Waiting:
     at: float
     since: int
     burst: int = 0
-    """Number of the message's `Burst`."""
+    """Number of the message's burst. A burst is a sequence of messages that one person writes in quick succession."""
+    until: float = 0.0
+    """Time (epoch seconds) until which the burst waits for more messages; 0.0 if the message closes the burst."""
     stopped: Stopped | None = None
     """Outcome of a stop command."""
 
-
-@dataclass(slots=True)
-class Burst:
-    """Messages that one person writes in quick succession, up to the time `until` (epoch seconds). `parts` is True while
-    items of an album or parts of a split text may be missing. `goes_on` is True while the next part of a split text is
-    expected.
-    """
-
-    number: int
-    until: float = 0.0
-    parts: bool = False
-    goes_on: bool = False
+    @property
+    def in_parts(self) -> bool:
+        """Return True if items of the message's album or parts of its split text may be missing."""
+        return self.inbound.of_album or self.inbound.goes_on
 
 
 # ------------------------------------------------------------ effects
@@ -326,7 +320,8 @@ class Chat:
         self._mode = mode
         self._debounce = debounce
         self._people: dict[UserRef, list[Waiting]] = {}
-        self._bursts: dict[UserRef, Burst] = {}
+        self._now = 0.0
+        """Time at which `due` was called last."""
         self._known: dict[str, Inbound] = {}
         """Latest version of each remembered message, by request id."""
         self._early: list[Waiting] = []
@@ -558,8 +553,17 @@ class Chat:
 
     def _wait(self, said: Waiting) -> None:
         inbound, turn = said.inbound, self.turn
-        said.burst = self._burst(said)
-        self._people.setdefault(inbound.person, []).append(said)
+        queue, quiet = self._people.setdefault(inbound.person, []), 0.0
+        if plain(inbound):
+            part = PASTE_SECONDS if inbound.goes_on else ALBUM_SECONDS if inbound.of_album else 0.0
+            quiet = max(self._debounce, part)
+        last = queue[-1] if queue and said.at < queue[-1].until else None
+        # A message without a quiet period closes the burst. It belongs to the burst if it is the last part of a split text.
+        belongs = last is not None and (quiet > 0.0 or (last.inbound.goes_on and plain(inbound)))
+        said.burst = last.burst if last is not None and belongs else said.seq
+        if quiet:
+            said.until = max(said.at + quiet, last.until if last is not None else 0.0)
+        queue.append(said)
         if turn is None:
             return
         if turn.phase is Phase.SUSPENDED and inbound.person == turn.first.person:
@@ -654,16 +658,14 @@ class Chat:
             self._people[who] = [one for one in self._people[who] if one not in taken]
             if not self._people[who]:
                 del self._people[who]
-                self._bursts.pop(who, None)
         return taken
 
     def _next(self, turn: Turn, wanted: Callable[[Inbound, Inbound], bool]) -> list[Inbound]:
         """Return the next waiting messages of the turn's person. The list ends before a message that is not `wanted`,
         belongs to an incomplete album or split text, or arrived after another person's message.
         """
-        who = turn.first.person
-        burst = self._bursts.get(who)
-        coming = burst.number if burst is not None and burst.parts else None
+        who, last = turn.first.person, self._coming(turn)
+        coming = last.burst if last is not None else None
         others = min(
             (queue[0].seq for other, queue in self._people.items() if other != who), default=math.inf
         )
@@ -683,25 +685,10 @@ class Chat:
 
         return [first.inbound, *(one.inbound for one in itertools.takewhile(fits, queue[1:]))]
 
-    def _burst(self, said: Waiting) -> int:
-        """Return the number of the burst to which a message belongs. A message that is not held for a
-        quiet period closes the burst that still collects messages. It belongs to that burst only if it is the last part of a
-        split text.
-        """
-        inbound, at, quiet = said.inbound, said.at, 0.0
-        if plain(inbound):
-            part = PASTE_SECONDS if inbound.goes_on else ALBUM_SECONDS if inbound.of_album else 0.0
-            quiet = max(self._debounce, part)
-        burst = self._bursts.get(inbound.person)
-        burst = burst if burst is not None and at < burst.until else None
-        if not quiet:
-            self._bursts.pop(inbound.person, None)
-            return said.seq if burst is None or not (burst.goes_on and plain(inbound)) else burst.number
-        if burst is None:
-            burst = self._bursts[inbound.person] = Burst(said.seq)
-        burst.until = max(burst.until, at + quiet)
-        burst.parts, burst.goes_on = inbound.of_album or inbound.goes_on, inbound.goes_on
-        return burst.number
+    def _coming(self, turn: Turn) -> Waiting | None:
+        """Return the newest waiting message of the turn's person if further parts of the message may arrive."""
+        queue = self._people.get(turn.first.person)
+        return queue[-1] if queue and queue[-1].in_parts and self._now < queue[-1].until else None
 
     # ------------------------------------------------------------ the turn
 
@@ -845,7 +832,7 @@ class Chat:
         """
         if self.task is not None:
             return []
-        self._bursts = {who: burst for who, burst in self._bursts.items() if now < burst.until}
+        self._now = now
         found: list[Effect] = [*self._due_rows(now, boot)]
         found += [Handle(one.inbound) for one in self.beside.values() if one.seq <= committed]
         for question in self.questions.values():
@@ -866,15 +853,14 @@ class Chat:
                 yield StartTurn(tuple(turn.members), turn.attempts)
             elif turn.call is not None and self._asks_anew(turn):
                 yield AskAnew(turn.id, turn.call)
-            elif (burst := self._bursts.get(turn.first.person)) is not None and burst.parts:
-                yield WakeAt(burst.until)
+            elif (last := self._coming(turn)) is not None:
+                yield WakeAt(last.until)
             return
         wakes = list[float]()
-        for who, queue in self._people.items():
-            first = queue[0]
-            burst = self._bursts.get(who)
-            if burst is not None and first.burst == burst.number:
-                wakes.append(burst.until)
+        for queue in self._people.values():
+            first, last = queue[0], queue[-1]
+            if self._now < last.until and first.burst == last.burst:
+                wakes.append(last.until)
             elif first.seq <= committed:
                 yield StartTurn(tuple(self._together(queue)), 0)
                 return
