@@ -38,8 +38,8 @@ RULES: dict[str, tuple[str, str]] = {
         "since = members[0], event.seq",
     ),
     "a stop reaches no turn whose last words are queued": (
-        "        if turn.phase in STOPPABLE:\n            turn.phase",
-        "        if turn.phase is not Phase.ENDED:\n            turn.phase",
+        "if not turn.left and turn.phase in STOPPABLE:",
+        "if not turn.left:",
     ),
     "a queued message is unfinished": (
         "needed += [one.seq for one in self.outbox.values()] if self.outbox else ()",
