@@ -4,11 +4,9 @@ model receives them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Sequence
 
 from bot.contracts.base import Json
-from bot.contracts.tools import ToolResult
 from bot.core import blocks
 from bot.tools.dispatch import Dispatcher, Recorder
 
@@ -18,8 +16,7 @@ async def run_blocks(
     calls: Sequence[Json],
     cut: frozenset[str] = frozenset(),
     recorder: Recorder | None = None,
-    known: Mapping[str, ToolResult] = MappingProxyType({}),
 ) -> list[Json]:
     """Run these `tool_use` blocks with `Dispatcher.run`; return the `tool_result` blocks."""
-    results = await dispatcher.run(blocks.tool_calls(calls), cut, recorder, known)
+    results = await dispatcher.run(blocks.tool_calls(calls), cut, recorder)
     return [one.block for one in results]

@@ -210,20 +210,16 @@ class Loop:
         if facts:
             self.chats.append(*facts)
 
-    async def started(self, call: ToolCall, *, wait: bool) -> None:
-        """If `wait` is True, record on disk that a call starts. If this raises `errors.StorageError`, the call must not run."""
-        if wait:
-            task = self.tasks.name(call) if self.tasks is not None else ""
-            self.fit.append(events.ToolStarted(call.id, call.name, self.agent.boot, task))
-            await self.event_log.committed(patient=False)
+    async def started(self, call: ToolCall) -> None:
+        """Record on disk that a call starts. If this raises `errors.StorageError`, the call must not run."""
+        task = self.tasks.name(call) if self.tasks is not None else ""
+        self.fit.append(events.ToolStarted(call.id, call.name, self.agent.boot, task))
+        await self.event_log.committed(patient=False)
 
     def finished(self, call: ToolCall, result: ToolResult) -> None:
         """Record the result of a call. The result of a task is recorded later, with the other results of the step."""
         if call.id in self._open() and (self.tasks is None or call.id not in self.tasks.given):
             self.fit.append(events.ToolEnded(call.id, result.block))
-
-    def looked(self, call: ToolCall, result: ToolResult, began_at: float) -> None:
-        """Record nothing for a call without side effects, because it can run again after a crash."""
 
     def _open(self) -> set[str]:
         running = self.chat.context.running

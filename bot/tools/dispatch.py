@@ -13,7 +13,6 @@ import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
-from types import MappingProxyType
 from typing import Any, Protocol
 
 import pydantic
@@ -45,18 +44,13 @@ _MESSAGE: frozenset[Effect] = frozenset({"message"})
 
 
 class Recorder(Protocol):
-    """Records tool calls in the log. After a crash, the records prevent a call with effects from running twice."""
+    """Records calls with effects in the log. After a crash, the records prevent such a call from running twice."""
 
-    async def started(self, call: ToolCall, *, wait: bool) -> None:
-        """Record that a call with effects starts. If `wait` is True, return only when the record is on disk. Raises
-        `errors.StorageError`.
-        """
+    async def started(self, call: ToolCall) -> None:
+        """Record that a call starts. Return only when the record is on disk. Raises `errors.StorageError`."""
 
     def finished(self, call: ToolCall, result: ToolResult) -> None:
-        """Record that a call with effects has ended."""
-
-    def looked(self, call: ToolCall, result: ToolResult, began_at: float) -> None:
-        """Record a call without effects after it has ended; `began_at` is in epoch seconds."""
+        """Record that a call has ended."""
 
 
 CallWrapper = Callable[[ToolCall, Callable[[], Awaitable[ToolResult]]], Awaitable[ToolResult]]
@@ -78,21 +72,14 @@ class Dispatcher:
     pictures: bool = True
 
     async def run(
-        self,
-        calls: Sequence[ToolCall],
-        cut: frozenset[str] = frozenset(),
-        recorder: Recorder | None = None,
-        known: Mapping[str, ToolResult] = MappingProxyType({}),
+        self, calls: Sequence[ToolCall], cut: frozenset[str] = frozenset(), recorder: Recorder | None = None
     ) -> list[ToolResult]:
         """Run the calls of one step and return their results in the order of the calls.
 
-        A call whose result is in `known` (by id) is not run again; every other call is recorded. A call with
-        effects that cannot be recorded is not run. The size of each result, and of all results together, is
+        A call with effects that cannot be recorded is not run. The size of each result, and of all results together, is
         limited. A result that exceeds a limit is stored whole as an artifact.
         """
-        limits = ResultLimits(self.registry, self.artifacts, self.log)
-        left = [call for call in calls if call.id not in known]
-        results = dict(known)
+        limits, results = ResultLimits(self.registry, self.artifacts, self.log), dict[str, ToolResult]()
 
         async def judged(call: ToolCall) -> None:
             with context.scope(context.CALL, call.id):
@@ -102,8 +89,8 @@ class Dispatcher:
                     run = partial(self._recorded, call, recorder, limits)
                     results[call.id] = await self.around(call, run)
 
-        with context.scope(context.STEP, [call for call in left if call.id not in cut]):
-            for beside, some in itertools.groupby(left, lambda call: self._effects(call) <= _SIDE_BY_SIDE):
+        with context.scope(context.STEP, [call for call in calls if call.id not in cut]):
+            for beside, some in itertools.groupby(calls, lambda call: self._effects(call) <= _SIDE_BY_SIDE):
                 if beside:
                     async with asyncio.TaskGroup() as group:
                         for call in some:
@@ -122,17 +109,13 @@ class Dispatcher:
         return replace(self, registry=registry, around=around(self.around))
 
     async def _recorded(self, call: ToolCall, recorder: Recorder | None, limits: ResultLimits) -> ToolResult:
-        if recorder is None:
-            return await self._one(call, limits)
         effects = self._effects(call)
-        if effects <= READS:
-            began_at = self.clock.now()
-            result = await self._one(call, limits)
-            recorder.looked(call, result, began_at)
-            return result
+        if recorder is None or effects <= READS:
+            return await self._one(call, limits)
         try:
-            # Do not wait if the call sends a message. The same log stores the message after this record and before the send.
-            await recorder.started(call, wait=effects != _MESSAGE)
+            # If the call sends a message, the log stores the message before the send, so nothing needs to be recorded here.
+            if effects != _MESSAGE:
+                await recorder.started(call)
         except errors.StorageError as error:
             self._write(call, "was not run", level="error", failure=f"{type(error).__name__}: {error}")
             return ToolResult(call.id, UNRECORDED, failed=True, origin=NOBODYS)

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import contextlib
 import json
 import re
-import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from typing import Any
@@ -183,13 +181,8 @@ class ResultLimits:
         content, kept = str(result.content), None if result.omission is None else result.omission.artifact
         if kept is None:
             kept = await self.keep(call, content, ANYBODYS if result.origin is None else result.origin)
-        elif call.id in self._whole:
-            content = self._whole[call.id]
-        elif self._artifacts is not None:
-            with contextlib.suppress(errors.StorageError, errors.ToolError):
-                chat_key = context.current().chat_key
-                page = await self._artifacts.read(kept, chat_key, offset=0, limit=sys.maxsize)
-                content = page.text
+        else:
+            content = self._whole.get(call.id, content)
         words, left_out = excerpt(content, room, kept)
         return replace(result, content=words, omission=left_out)
 

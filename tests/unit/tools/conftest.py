@@ -11,7 +11,6 @@ from pydantic import BaseModel
 
 from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey
-from bot.contracts.tools import ToolResult
 from bot.storage.artifacts import ArtifactStore
 from bot.system import SystemDisk, UlidSource
 from bot.testing.clock import FakeClock
@@ -68,16 +67,10 @@ class Workbench:
         registry = Registry([self._reader, *tools])
         return Dispatcher(registry, clock=self._clock, log=self.log, **{"artifacts": self.artifacts} | more)
 
-    async def run(
-        self,
-        calls: Sequence[Json],
-        *tools: Any,
-        known: dict[str, ToolResult] | None = None,
-        chat_key: ChatKey = KEY,
-    ) -> list[Json]:
+    async def run(self, calls: Sequence[Json], *tools: Any, chat_key: ChatKey = KEY) -> list[Json]:
         turn = ToolExecutionContext(chat_key, "R1", None, None, None, touched=self.touched.append)
         with tool_scope(turn):
-            return await run_blocks(self.dispatcher(*tools), calls, known=known or {})
+            return await run_blocks(self.dispatcher(*tools), calls)
 
     async def look(self, answer: str | Exception, *, ages: bool = True) -> Json:
         (result,) = await self.run([tool_use("look")], Says("look", answer, ages=ages))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from bot import errors
 from bot import text as texts
 from bot.contracts.base import Json
-from bot.contracts.tools import Omission, ToolCall, ToolResult, omission
+from bot.contracts.tools import Omission, omission
 from bot.testing.disk import Failure
 from bot.testing.model import tool_use
 from bot.tools import result_limits
@@ -114,12 +114,12 @@ async def test_an_artifact_holds_no_secret(tools: Workbench) -> None:
 # ------------------------------------------------------------ the room of a step
 
 
-async def step(tools: Workbench, *answers: Any, known: dict[str, ToolResult] | None = None) -> list[Json]:
+async def step(tools: Workbench, *answers: Any) -> list[Json]:
     """Run one step of tools that return these texts or raise these errors."""
     made = [
         answer if isinstance(answer, Says) else Says(f"t{at:03}", answer) for at, answer in enumerate(answers)
     ]
-    return await tools.run([tool_use(one.name) for one in made], *made, known=known)
+    return await tools.run([tool_use(one.name) for one in made], *made)
 
 
 async def test_of_one_step_the_largest_results_give_first(tools: Workbench) -> None:
@@ -144,55 +144,6 @@ async def test_what_lasts_goes_after_what_ages(tools: Workbench) -> None:
     assert load(results) <= result_limits.STEP_ROOM
     assert {len(found(one).head) > 1_000 for one in results[:2]} == {True}
     assert all([await all_of(tools, str(found(one).artifact)) == "i" * 30_000 for one in results[:2]])
-
-
-async def test_what_a_crash_cut_off_ends_in_the_same_bytes(tools: Workbench) -> None:
-    """Results are recorded one by one, before the limit of the step applies."""
-    answers: list[str | Exception] = [
-        LARGE,
-        "s" * 7_000,
-        LARGE.upper(),
-        "k" * 40,
-        LARGE,
-        LARGE.lower(),
-        errors.ToolError("No."),
-    ]
-    made = [Says(f"t{at}", answer) for at, answer in enumerate(answers)]
-    calls = [tool_use(one.name) for one in made]
-    recorded: dict[str, ToolResult] = {}
-
-    class Recorder:
-        async def started(self, call: ToolCall, *, wait: bool) -> None:
-            raise AssertionError
-
-        def finished(self, call: ToolCall, result: ToolResult) -> None:
-            raise AssertionError
-
-        def looked(self, call: ToolCall, result: ToolResult, began_at: float) -> None:
-            recorded[call.id] = result
-
-    with tool_scope(ToolExecutionContext(KEY, "R1", None, None, None)):
-        undisturbed = await run_blocks(tools.dispatcher(*made), calls, recorder=Recorder())
-    assert load([one.block for one in recorded.values()]) > result_limits.STEP_ROOM >= load(undisturbed)
-    again = await tools.run(calls, *made, known=recorded)
-    # A result that was shortened only because of the step gets a new artifact.
-    renamed = [0, 2, 3, 4, 5, 6]
-    assert [again[at] for at in renamed] == [undisturbed[at] for at in renamed]
-    assert load(again) == load(undisturbed)
-    assert [one.asked for one in made] == [1] * 7
-
-
-async def test_a_note_that_a_recorded_result_quotes_is_not_taken_for_its_own(tools: Workbench) -> None:
-    note = (
-        f"[… 1 lines, 2 characters omitted; whole result: artifact {'0' * 26}, read it with read_artifact]\n"
-    )
-    made = [Says(f"t{at}", note + "x" * 8_000) for at in range(9)]
-    calls = [tool_use(one.name) for one in made]
-    known = {
-        call["id"]: ToolResult(call["id"], str(one.answer)) for call, one in zip(calls, made, strict=True)
-    }
-    for result in await tools.run(calls, *made, known=known):
-        assert await all_of(tools, str(found(result).artifact)) == note + "x" * 8_000
 
 
 @settings(
