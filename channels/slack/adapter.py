@@ -66,7 +66,6 @@ class _Workspace:
     """Workspace of a started channel."""
 
     client: web_api.WebClient
-    session: aiohttp.ClientSession
     intake: Intake
     me: incoming.BotIdentity
     people: web_api.People
@@ -137,7 +136,7 @@ class SlackChannel(Channel):
         one_direct = self._settings.direct == "one"
         me = incoming.BotIdentity(team, user, bot, one_direct, name, site, frozenset(filter(None, scopes)))
         people, streams = web_api.People(client, log, clock), render.Streams(client, clock)
-        return _Workspace(client, self._session, intake, me, people, streams)
+        return _Workspace(client, intake, me, people, streams)
 
     def _make_events(self, workspace: _Workspace) -> SocketConnection | HttpEvents:
         app = AsyncApp(
@@ -281,8 +280,7 @@ class SlackChannel(Channel):
     def fetch(self, attachment: Attachment, *, most: int) -> AsyncGenerator[bytes]:
         if self._started is None:
             raise errors.FileUnreachable("Slack is not connected")
-        client, session = self._started.client, self._started.session
-        return files.fetch(client, session, attachment, most=most, patience=self._call_seconds)
+        return files.fetch(self._started.client, attachment, most=most, patience=self._call_seconds)
 
     def permalink(self, line: ArchiveLine) -> str | None:
         site, ts = (
@@ -310,8 +308,7 @@ class SlackChannel(Channel):
         with web_api.raised_as(web_api.send_error):
             workspace = self._workspace
         if message.file is not None:
-            client, session = workspace.client, workspace.session
-            return await files.send(client, session, message, message.file, self._outside.clock)
+            return await files.send(workspace.client, message, message.file, self._outside.clock)
         message = content.answered(message, workspace.people.name)
         markdown = _rendered(message)
         if (trigger := message.target.get("press")) is not None:
@@ -361,7 +358,7 @@ class SlackChannel(Channel):
             return False
         message = {"response_type": "ephemeral", "replace_original": False, "text": content.escape(markdown)}
         try:
-            async with self._workspace.session.post(url, json=message) as answer:
+            async with self._workspace.client.session.post(url, json=message) as answer:
                 return answer.status == 200
         except (aiohttp.ClientError, OSError):
             return False

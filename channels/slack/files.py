@@ -10,7 +10,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import aiohttp
-from slack_sdk.web.async_client import AsyncWebClient
 
 from bot import errors
 from bot.contracts.environment import Clock
@@ -36,12 +35,7 @@ def hosts(base_url: str) -> tuple[str, ...]:
 
 
 async def fetch(
-    client: AsyncWebClient,
-    session: aiohttp.ClientSession,
-    attachment: Attachment,
-    *,
-    most: int,
-    patience: float,
+    client: web_api.WebClient, attachment: Attachment, *, most: int, patience: float
 ) -> AsyncGenerator[bytes]:
     """Yield the bytes of a file, as `contracts.channel.Channel.fetch` specifies. `patience` is a read's timeout in seconds."""
     if _ID.fullmatch(attachment.ref or "") is None:
@@ -58,7 +52,7 @@ async def fetch(
     headers = {"Authorization": f"Bearer {client.token}", **HEADERS}
     timeout = aiohttp.ClientTimeout(total=None, connect=patience, sock_read=patience)
     how: Any = {"proxy": client.proxy, "allow_redirects": False, "auto_decompress": False}
-    opening = session.get(address, headers=headers, timeout=timeout, **how)
+    opening = client.session.get(address, headers=headers, timeout=timeout, **how)
     pieces = download(opening, "Slack", most, file.get("size"), file.get("mimetype"))
     async with contextlib.aclosing(pieces):
         async for piece in pieces:
@@ -71,19 +65,13 @@ def _unknown(error: BaseException) -> errors.FileFailed:
     return kind(f"files.info failed: {web_api.name(error)}")
 
 
-async def send(
-    client: AsyncWebClient,
-    session: aiohttp.ClientSession,
-    message: Outbound,
-    file: OutgoingFile,
-    clock: Clock,
-) -> Sent:
+async def send(client: web_api.WebClient, message: Outbound, file: OutgoingFile, clock: Clock) -> Sent:
     """Upload a file, then share it. Nobody sees an unshared file, so an upload that fails can be repeated. If the response to
     the share call is lost, `files.info` says if the file was shared. Raises the exceptions of `Channel.send`.
     """
     channel = message.target["channel"]
     with web_api.raised_as(_not_shown):
-        file_id = await _upload(client, session, file)
+        file_id = await _upload(client, file)
     ts, wait = None, 1.0
     while ts is None:
         try:
@@ -108,22 +96,19 @@ async def send(
     return Sent(message_id=ts)
 
 
-async def _upload(client: AsyncWebClient, session: aiohttp.ClientSession, file: OutgoingFile) -> str:
+async def _upload(client: web_api.WebClient, file: OutgoingFile) -> str:
     told = await client.files_getUploadURLExternal(filename=file.name, length=len(file.data))
     address, file_id = told.get("upload_url"), told.get("file_id")
     own = hosts(str(client.base_url))
     if not isinstance(address, str) or not isinstance(file_id, str) or not address.startswith(own):
         raise _broken("it names no address of its own")
-    headers, timeout = (
-        {"Content-Type": "application/octet-stream"},
-        aiohttp.ClientTimeout(total=UPLOAD_SECONDS),
-    )
+    timeout = aiohttp.ClientTimeout(total=UPLOAD_SECONDS)
+    headers = {"Content-Type": "application/octet-stream"}
     how: Any = {"proxy": client.proxy, "allow_redirects": False, "headers": headers, "timeout": timeout}
-    data = io.BytesIO(
-        file.data
-    )  # aiohttp sends a stream in pieces, but sending bytes would block the event loop
+    # aiohttp sends a stream in pieces, but sending bytes would block the event loop.
+    data = io.BytesIO(file.data)
     try:
-        async with session.post(address, data=data, **how) as answer:
+        async with client.session.post(address, data=data, **how) as answer:
             if answer.status in _EXPIRED or answer.status >= 500:
                 raise _broken(f"status {answer.status}")
             if answer.status != 200:

@@ -69,6 +69,8 @@ _LONGEST = 3_600.0  # Max seconds of a `Retry-After`
 class WebClient(AsyncWebClient):
     """The library's client. It reports each missing scope to `intake`, and knows which features the workspace lacks."""
 
+    session: aiohttp.ClientSession
+
     def __init__(self, log: Log, intake: Intake, **options: Any) -> None:
         # The library must not retry. After a lost response, a retry would post the message a second time.
         super().__init__(logger=_LibraryLog(log), retry_handlers=[], **options)

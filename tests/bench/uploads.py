@@ -10,13 +10,15 @@ import sys
 from pathlib import Path
 
 import aiohttp
-from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.contracts.identity import ChatKey
 from bot.contracts.messages import Outbound, OutgoingFile
 from bot.llm.transcription import HttpTranscriber
 from bot.system import SystemClock
+from bot.testing.intake import RecordingIntake
+from bot.testing.log import MemoryLog
 from channels.slack import files
+from channels.slack.web_api import WebClient
 from channels.telegram import bot_api
 from tests.bench.watched import Watch
 
@@ -29,8 +31,9 @@ async def send(address: str) -> None:
     target = {"channel": "C1"}
     message = Outbound("OUT1", "REQ1", ChatKey.parse("slack:chat:C1"), target, "", file=file)
     async with aiohttp.ClientSession() as session:
-        client = AsyncWebClient("xoxb-1", base_url=f"{address}/api/", session=session)
-        await files.send(client, session, message, file, SystemClock())
+        log, intake = MemoryLog(), RecordingIntake()
+        client = WebClient(log, intake, token="xoxb-1", base_url=f"{address}/api/", session=session)
+        await files.send(client, message, file, SystemClock())
     bot = await asyncio.to_thread(bot_api.connect, "123456:token", address, 60.0)
     await bot.initialize()
     await bot.send({"chat_id": 1}, file)
