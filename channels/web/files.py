@@ -11,7 +11,7 @@ import os
 import re
 import secrets
 import threading
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
@@ -69,6 +69,12 @@ class ChatFile:
         if picture is None or picture.width * picture.height > MOST_PIXELS:
             return cls(id_, name, size, mime=mime)
         return cls(id_, name, size, picture.type, picture.width, picture.height, mime)
+
+    def attachment(self, user: str) -> Attachment:
+        kind, mime = _KINDS.get(self.mime.partition("/")[0], "file"), self.mime or None
+        return Attachment(
+            kind=kind, name=self.name or None, size=self.size, mime=mime, ref=f"{user}:{self.id}"
+        )
 
     def json(self) -> dict[str, Any]:
         facts = asdict(self).items()
@@ -206,11 +212,10 @@ class Uploads(ChatFiles):
                 self._disk.remove(self._parts / f"{id_}.{user}")
                 self._disk.remove(path)
 
-    def attachment(self, user: str, id_: str) -> Attachment | None:
-        if (file := self.find(KEYS.encode({"chat": user}), id_)) is None:
-            return None
-        kind, mime = _KINDS.get(file.mime.partition("/")[0], "file"), file.mime or None
-        return Attachment(kind=kind, name=file.name or None, size=file.size, mime=mime, ref=f"{user}:{id_}")
+    def of_user(self, user: str, ids: Iterable[str]) -> list[ChatFile | None]:
+        """Return the descriptions of uploaded files; None for a file that is not stored."""
+        chat = KEYS.encode({"chat": user})
+        return [self.find(chat, id_) for id_ in ids]
 
     def shown(self, ref: object, name: object, size: object) -> ChatFile:
         """Return the description of a file in an archived message. The file itself may no longer be stored."""

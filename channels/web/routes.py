@@ -24,7 +24,7 @@ from bot import errors, text
 from bot.contracts.approvals import COMMANDS, EXAMPLES, Act, OpenLoop, ShownQuestion
 from bot.contracts.channel import FILE_PIECE, ChannelDeps, Intake
 from bot.contracts.identity import THREAD, ChatKey, UserRef
-from bot.contracts.messages import ArchiveLine, Attachment, Command, Conversation, Inbound
+from bot.contracts.messages import ArchiveLine, Command, Conversation, Inbound
 from bot.contracts.model import DEMO, AnsweringModel
 from bot.words import CATALOGUES, DEFAULT, Sentence, best_language, names, say, speaking
 from channels import approval_buttons
@@ -301,39 +301,32 @@ class WebRoutes:
         return web.json_response({"name": self._around.name, "model": name, "operator": operator})
 
     def _inbound(
-        self, request: web.Request, sent: _Sent, key: str, words: str, files: tuple[Attachment, ...] = ()
+        self, request: web.Request, sent: _Sent, key: str, words: str, files: Sequence[ChatFile] = ()
     ) -> Inbound:
         if self._paused:
             raise Refused(503, "local.closing", retry=5)
         chat, now = _conversation(request, sent.conversation), self._around.clock.now()
-        language = best_language(request.headers.get("Accept-Language", ""))
-        return inbound(
-            KEYS, chat, key, words, user=chat.chat_id, now=now, language=language, zone=sent.zone, files=files
-        )
+        language, user = best_language(request.headers.get("Accept-Language", "")), chat.chat_id
+        came = tuple(one.attachment(user) for one in files)
+        who: Any = {"user": user, "language": language, "zone": sent.zone}
+        return inbound(KEYS, chat, key, words, now=now, files=came, **who)
 
     async def _message(self, request: web.Request) -> web.Response:
         sent = await _body(request, _Message)
         if not sent.text.strip() and not sent.files:
             raise Refused(400, "local.empty")
-        user, key = request[VISITOR].user, sent.client_id
-        said = self._inbound(request, sent, key, sent.text, await self._attachments(user, sent.files))
-        shown = await asyncio.to_thread(self._shown, said.attachments)
+        user, key, ids = request[VISITOR].user, sent.client_id, dict.fromkeys(sent.files)
+        files = [*filter(None, found := await asyncio.to_thread(self.uploads.of_user, user, ids))]
+        if None in found:
+            raise Refused(410, "web.file_gone")
+        said = self._inbound(request, sent, key, sent.text, files)
         # Take the number before `accept`: a command's answer may be sent before `accept` returns, and needs a higher number.
         number = self.chats.number()
         taken = await self._intake.accept(said)
         if taken:
-            message = WebMessage(number, key, "user", "message", sent.text, said.ts, files=shown)
+            message = WebMessage(number, key, "user", "message", sent.text, said.ts, files=files)
             self.chats.say(said.chat_key, message)
         return web.json_response({"id": key, "taken": taken}, status=202)
-
-    async def _attachments(self, user: str, ids: Sequence[str]) -> tuple[Attachment, ...]:
-        found = [await asyncio.to_thread(self.uploads.attachment, user, id_) for id_ in dict.fromkeys(ids)]
-        if None in found:
-            raise Refused(410, "web.file_gone")
-        return tuple(filter(None, found))
-
-    def _shown(self, files: Sequence[Attachment]) -> list[ChatFile]:
-        return [self.uploads.shown(one.ref, one.name, one.size) for one in files]
 
     # -- conversations ---------------------------------------------------------------------------------------
 
@@ -404,14 +397,13 @@ class WebRoutes:
             raise Refused(400, "local.empty")
         if await self._intake.acts(chat):
             raise Refused(409, "web.acting")
-        find = self.uploads.attachment
-        found = [await asyncio.to_thread(find, chat.chat_id, one.id) for one in last.files if one.id]
-        files = tuple(one for one in found if one is not None)
-        facts = {"kind": "edit", "message_id": id_, "command": None, "renews": "", "attachments": files}
+        user, ids = chat.chat_id, [one.id for one in last.files]
+        files = [*filter(None, await asyncio.to_thread(self.uploads.of_user, user, ids))]
+        came = tuple(one.attachment(user) for one in files)
+        facts = {"kind": "edit", "message_id": id_, "command": None, "renews": "", "attachments": came}
         taken = await self._intake.accept(edit.model_copy(update=facts))
         if taken:
-            shown = await asyncio.to_thread(self._shown, files)
-            said = WebMessage(self.chats.number(), id_, "user", "message", sent.text, edit.ts, files=shown)
+            said = WebMessage(self.chats.number(), id_, "user", "message", sent.text, edit.ts, files=files)
             self.chats.change(chat, said)
         return web.json_response({"taken": taken}, status=202)
 
@@ -441,10 +433,9 @@ class WebRoutes:
             have = await asyncio.to_thread(self.uploads.add, user, id_, at, data)
         except ValueError:
             raise Refused(400, "web.unreadable") from None
-        kept = await asyncio.to_thread(self.uploads.attachment, user, id_)
+        (kept,) = await asyncio.to_thread(self.uploads.of_user, user, [id_])
         if kept is not None:  # also if the browser repeats the last piece because the response was lost
-            (shown,) = await asyncio.to_thread(self._shown, [kept])
-            return web.json_response({"have": kept.size, "whole": True, "file": shown.json()})
+            return web.json_response({"have": kept.size, "whole": True, "file": kept.json()})
         if have is None:
             raise Refused(404, "web.file_gone")
         status = 200 if have == at + len(data) else 409

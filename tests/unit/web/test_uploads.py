@@ -193,7 +193,7 @@ def test_nothing_is_left_of_one_that_the_disk_refused(
     disk.fail(Failure("sync"))
     with pytest.raises(OSError, match="space"):
         giving.add("one", id_, 0, b"abc")
-    assert (parts(tmp_path), giving.attachment("one", id_)) == ([], None)
+    assert (parts(tmp_path), giving.of_user("one", [id_])) == ([], [None])
 
 
 def test_of_many_small_files_the_oldest_go_too(
@@ -207,10 +207,10 @@ def test_of_many_small_files_the_oldest_go_too(
     monkeypatch.setattr(files, "MOST_OF_CHAT", 2)
     monkeypatch.setattr(files, "MOST", 3)
     ids = [given("one") for _ in range(3)]
-    assert [giving.attachment("one", id_) is not None for id_ in ids] == [False, True, True]
+    assert [one is not None for one in giving.of_user("one", ids)] == [False, True, True]
     for chat in ("two", "three"):
         given(chat)
-    assert [giving.attachment("one", id_) is not None for id_ in ids] == [False, False, True]
+    assert [one is not None for one in giving.of_user("one", ids)] == [False, False, True]
     assert len(list((tmp_path / "received").glob("*/*"))) == 3
 
 
