@@ -15,13 +15,11 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from bot import errors, text, ulids
+from bot import documents, errors, text, ulids
 from bot.contracts.messages import REFUSED, Attachment, Inbound, SeenFile
 from bot.contracts.model import ShownFile
 from bot.core.services import Services
-from bot.documents import file_types, parser_process
-from bot.documents.file_types import FileType
-from bot.documents.parser_process import LARGEST
+from bot.documents import LARGEST, FileType
 from bot.llm.transcription import HttpTranscriber
 from bot.picture_head import picture_of
 from bot.rss_monitor import RssMonitor
@@ -136,12 +134,12 @@ class FileReader:
         channel = self._services.channels[file.inbound.channel]
         async with contextlib.aclosing(channel.fetch(file.attachment, most=self._largest)) as pieces:
             async for piece in pieces:
-                begins = len(data) < file_types.SAMPLE
+                begins = len(data) < documents.SAMPLE
                 data += piece
                 if begins and kind != "recording":
-                    kind = file_types.type_of(bytes(data[:16]))
-                    if kind == "text" and len(data) >= file_types.SAMPLE:
-                        file_types.check_text(bytes(data[: file_types.SAMPLE]))
+                    kind = documents.type_of(bytes(data[:16]))
+                    if kind == "text" and len(data) >= documents.SAMPLE:
+                        documents.check_text(bytes(data[: documents.SAMPLE]))
                 limits = {"text": self._limits.max_bytes, "picture": LARGEST}
                 most = limits.get(kind, self._limits.max_packed_bytes)
                 if max(size, len(data)) > most:
@@ -170,14 +168,14 @@ class FileReader:
 
     async def _text(self, kind: FileType, data: bytes) -> str:
         if kind == "recording" and self._transcriber is not None:
-            said = await self._transcriber.transcribe(data, file_types.recording_type(data))
+            said = await self._transcriber.transcribe(data, documents.recording_type(data))
             if words := text.clean(said).strip():
                 return words
             raise errors.NoReadableText(SILENCE, "silence")
         if kind == "office":
-            return await parser_process.read_office(data, self._limits.max_bytes)
-        file_types.check_text(data[: file_types.SAMPLE])
-        decoded = await asyncio.to_thread(file_types.decode, data)
+            return await documents.read_office(data, self._limits.max_bytes)
+        documents.check_text(data[: documents.SAMPLE])
+        decoded = await asyncio.to_thread(documents.decode, data)
         if decoded is None:
             raise errors.NoReadableText
         return decoded
@@ -186,9 +184,9 @@ class FileReader:
         """Return the text of a PDF. The PDF itself is shown too if it is short and contains no secret. Raises
         `errors.NoReadableText` if the PDF has no text and cannot be shown.
         """
-        found = await parser_process.read_pdf(data, self._limits.max_bytes)
+        found = await documents.read_pdf(data, self._limits.max_bytes)
         words = await asyncio.to_thread(self._cleaned, found.text)
-        fits = found.pages <= self._limits.pdf_pages and len(data) <= min(file.room, parser_process.PDF_BYTES)
+        fits = found.pages <= self._limits.pdf_pages and len(data) <= min(file.room, documents.PDF_BYTES)
         # Text in a PDF is compressed, so secrets are found only after extraction.
         if fits and words == found.text and await asyncio.to_thread(self._is_clean, data):
             return words, ShownFile(file.picture, "application/pdf", len(data), found.tokens)
@@ -202,7 +200,7 @@ class FileReader:
     async def _picture(self, data: bytes, file: SentFile) -> tuple[bytes, ShownFile]:
         if not self._limits.pictures:
             raise errors.NoReadableText
-        data = await parser_process.fitting(data, file.room)
+        data = await documents.fitting(data, file.room)
         picture = picture_of(data)
         if picture is None:
             raise errors.NoReadableText

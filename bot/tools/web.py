@@ -18,8 +18,7 @@ from urllib.parse import urljoin, urlsplit
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from bot import errors, text
-from bot.documents import file_types
+from bot import documents, errors, text
 from bot.tools.permissions.patterns import PORTS, Url, read_url
 
 _CLOSED_NETWORKS = """
@@ -154,7 +153,7 @@ class Web:
                 return location
             kind = answer.content_type.lower() if "Content-Type" in answer.headers else ""
             raw, cut = await _body(answer) if _TEXTUAL.fullmatch(kind) else (b"", False)
-            other = kind or file_types.binary_kind(raw[: file_types.SNIFF])
+            other = kind or documents.binary_kind(raw[: documents.SNIFF])
             if other and not _TEXTUAL.fullmatch(other):
                 raise errors.ToolError(
                     f"This is {text.preview(other, 80)}, not text. Only text can be fetched."
@@ -234,8 +233,6 @@ def _decoded(raw: bytes, named: str | None) -> str:
     own declaration; the default is UTF-8.
     """
     found = _CHARSET.search(raw[:4_096])
-    names = (file_types.bom_encoding(raw), named, found[1].decode("ascii") if found is not None else None)
-    known = next(
-        (name for one in names if one is not None and (name := file_types.python_name(one))), "utf-8"
-    )
+    names = (documents.bom_encoding(raw), named, found[1].decode("ascii") if found is not None else None)
+    known = next((name for one in names if one is not None and (name := documents.python_name(one))), "utf-8")
     return raw.decode(known, "replace")

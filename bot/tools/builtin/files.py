@@ -10,10 +10,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from bot import errors, text
+from bot import documents, errors, text
 from bot.contracts.messages import WORKSPACES
 from bot.contracts.tools import WRITES
-from bot.documents import file_types
 from bot.tools import context, result_limits
 from bot.tools.builtin import ToolPorts, tool
 from bot.tools.permissions import taint
@@ -108,11 +107,11 @@ def read_file(
     raw, found = _raw(ports, place, LARGEST)
     _report(ports, str(place))
     _touch(ports, place)
-    if (kind := file_types.binary_kind(raw[: file_types.SNIFF])) is not None:
+    if (kind := documents.binary_kind(raw[: documents.SNIFF])) is not None:
         raise errors.ToolError(f"{place} is a {kind} of {found.st_size} bytes. Only text can be read.")
     if found.st_size > LARGEST:  # the last line may end in the middle of a character
         raw = raw[: raw.rfind(b"\n") + 1] or raw
-    words = file_types.decode(raw)
+    words = documents.decode(raw)
     lines = _lines(raw.decode("utf-8", "replace") if words is None else words)
     if not lines and offset == 1:
         return f"{place} is empty."
@@ -184,9 +183,9 @@ def _matches(ports: ToolPorts, path: str, find: Find) -> Iterator[str] | None:
         raw, _ = _raw(ports, ProjectPath(tuple(path.split("/"))), EDITED + 1)
     except (OSError, errors.ToolError):
         return None  # the file was removed or is unreadable
-    if len(raw) > EDITED or file_types.binary_kind(raw[: file_types.SNIFF]) is not None:
+    if len(raw) > EDITED or documents.binary_kind(raw[: documents.SNIFF]) is not None:
         return None
-    words = raw.decode(file_types.bom_encoding(raw) or "utf-8", "replace")
+    words = raw.decode(documents.bom_encoding(raw) or "utf-8", "replace")
     return (
         f"{path}:{number}: {_around(line, at)}"
         for number, line in enumerate(_lines(words), 1)
@@ -248,9 +247,9 @@ def edit_file(
     raw, found = _raw(ports, place, EDITED + 1)
     if len(raw) > EDITED:
         raise errors.ToolError(f"{place} has more than {EDITED} bytes and cannot be edited.")
-    if (kind := file_types.binary_kind(raw[: file_types.SNIFF])) is not None:
+    if (kind := documents.binary_kind(raw[: documents.SNIFF])) is not None:
         raise errors.ToolError(f"{place} is a {kind}. Only text can be edited.")
-    name = file_types.bom_encoding(raw) or "utf-8"
+    name = documents.bom_encoding(raw) or "utf-8"
     try:
         words = raw.decode(name)
     except UnicodeDecodeError:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from bot import documents
 from bot.contracts.messages import Attachment
 from bot.core.attachments import artifact_id
-from bot.documents import file_types
 from bot.errors import NoReadableText
 
 TEXT = "日志 line one\nשורה two\n"
@@ -18,9 +18,9 @@ WESTERN = "Größe: 3 µm – “déjà vu”, señor, façade, 5 €\n"
 
 
 def decoded(data: bytes) -> str:
-    file_types.check_text(data[: file_types.SAMPLE])
-    words = file_types.decode(data)
-    if file_types.type_of(data) != "text" or words is None:
+    documents.check_text(data[: documents.SAMPLE])
+    words = documents.decode(data)
+    if documents.type_of(data) != "text" or words is None:
         raise NoReadableText
     return words
 

@@ -9,7 +9,8 @@ import random
 
 import pytest
 
-from bot.documents import parser_process, reader
+from bot import documents
+from bot.documents import reader
 from bot.documents.reader import CUT
 from bot.errors import NoReadableText
 from tests.unit.documents.office_files import docx, odt, packed, pptx, said, xlsx
@@ -28,7 +29,7 @@ def text(data: bytes, most: int = MOST) -> str:
 
 async def code(data: bytes) -> str:
     with pytest.raises(NoReadableText) as caught:
-        await parser_process.read_office(data, MOST)
+        await documents.read_office(data, MOST)
     return caught.value.code
 
 
@@ -163,7 +164,7 @@ async def test_whatever_is_damaged_ends_in_text_or_in_none() -> None:
         for _ in range(rng.randint(1, 4)):
             data[rng.randrange(4, len(data))] = rng.randrange(256)
         try:
-            return type(await parser_process.read_office(bytes(data), MOST)).__name__
+            return type(await documents.read_office(bytes(data), MOST)).__name__
         except NoReadableText:
             return "none"
 
