@@ -245,7 +245,6 @@ class StartTurn(NamedTuple):
     """Effect: start a turn that answers these messages, or continue the interrupted turn."""
 
     members: tuple[Inbound, ...]
-    attempts: int
 
 
 class AskAnew(NamedTuple):
@@ -850,7 +849,7 @@ class Chat:
             if turn.phase is Phase.STOPPING:
                 yield StopTurn(turn.id)
             elif turn.boot != boot:
-                yield StartTurn(tuple(turn.members), turn.attempts)
+                yield StartTurn(tuple(turn.members))
             elif turn.call is not None and self._asks_anew(turn):
                 yield AskAnew(turn.id, turn.call)
             elif (last := self._coming(turn)) is not None:
@@ -862,7 +861,7 @@ class Chat:
             if self._now < last.until and first.burst == last.burst:
                 wakes.append(last.until)
             elif first.seq <= committed:
-                yield StartTurn(tuple(self._together(queue)), 0)
+                yield StartTurn(tuple(self._together(queue)))
                 return
         if wakes:
             yield WakeAt(min(wakes))

@@ -362,8 +362,8 @@ class Runner:
     def _perform(self, chat: Chat, effect: life.Effect) -> None:
         new = not self._closing and chat.key.channel in self._channels
         match effect:
-            case life.StartTurn(members, attempts) if new:
-                self._begin((chat, "turn", ""), self._run(chat, members, attempts))
+            case life.StartTurn(members) if new:
+                self._begin((chat, "turn", ""), self._run(chat, members))
             case life.Handle(inbound) if new:
                 self._begin((chat, "command", inbound.request_id), self._handle(chat, inbound))
             case life.AskAnew(turn, call) if (loop := self._loops.get(turn)) is not None:
@@ -445,7 +445,7 @@ class Runner:
 
     # ------------------------------------------------------------ turns
 
-    async def _run(self, chat: Chat, members: Sequence[Inbound], attempts: int) -> None:
+    async def _run(self, chat: Chat, members: Sequence[Inbound]) -> None:
         async with self.slots:
             if chat.turn is None:
                 # Leave out messages that were deleted while the turn waited for a slot.
@@ -455,7 +455,7 @@ class Runner:
                     return
             turn = chat.turn.id if chat.turn is not None else members[0].request_id
             with telemetry.turn_scope(chat_key=chat.key, request_id=turn, person=members[0].person):
-                if attempts >= life.MOST_ATTEMPTS:
+                if chat.turn is not None and chat.turn.attempts >= life.MOST_ATTEMPTS:
                     self._end(chat, turn, _End("failed", errors.ShipmateError().person))
                     return
                 self._append(

@@ -252,9 +252,9 @@ class Process:
 
     def perform(self, name: ChatKey, chat: Chat, effect: life.Effect) -> None:  # noqa: C901 - one `match` of all effects
         match effect:
-            case life.StartTurn(members, attempts):
+            case life.StartTurn(members):
                 turn = chat.turn.id if chat.turn is not None else members[0].request_id
-                if attempts >= life.MOST_ATTEMPTS:
+                if chat.turn is not None and chat.turn.attempts >= life.MOST_ATTEMPTS:
                     words = events.Queued(
                         f"{turn}/failed", {"chat_id": name.chat_id}, "I was cut off several times.", ends=True
                     )
