@@ -108,6 +108,7 @@ _AFTER_OVERFLOW: tuple[_Rule, ...] = (
     (lambda it: it.status in {503, 529}, errors.Overloaded),
     (lambda it: it.status >= 500, errors.ProviderFailing),
     (lambda it: it.status not in REFUSED_REQUEST, errors.ModelMisconfigured),
+    (lambda it: it.says("no_system"), errors.SystemRefused),
 )
 
 
@@ -127,32 +128,20 @@ def classify(
     failure = _Failure(status)
     failure.read(body)
     request_id = headers.get("request-id") or headers.get("x-request-id") or failure.request_id
-    where: dict[str, Any] = {"status": status, "request_id": request_id}
     line = f"The provider answered {status}" if status else "The provider failed"
     line += "".join(f" {name}" for name in (failure.type, failure.code) if name)
     if failure.words:
         words = text.preview(failure.words, MAX_SHOWN) if quotes else "(withheld: llm.logMessages is off)"
         line += f": {words.replace(secret, '…') if secret else words}"
-    error = (
-        _by_rule(_BEFORE_OVERFLOW, failure, line, where, _retry_after(headers, now))
-        or _overflow(failure, line, where, is_empty=body is None or body == "")
-        or _by_rule(_AFTER_OVERFLOW, failure, line, where, _retry_after(headers, now))
-        or _invalid(failure, line, where)
-    )
+    kind, facts = _classified(failure, is_empty=body is None or body == "")
+    if issubclass(kind, errors.ProviderBusy):
+        facts["retry_after"] = _retry_after(headers, now)
+    if kind is errors.ModelMisconfigured:
+        line += ". Is llm.baseUrl right?"
+    error = kind(line, status=status, request_id=request_id, **facts)
     if headers.get("x-should-retry") == "false":
         error.retryable = False
     return error
-
-
-def _by_rule(
-    rules: tuple[_Rule, ...], failure: _Failure, line: str, where: Mapping[str, Any], wait: float | None
-) -> errors.ModelError | None:
-    kind = next((kind for applies, kind in rules if applies(failure)), None)
-    if kind is None:
-        return None
-    if issubclass(kind, errors.ProviderBusy):
-        return kind(line, retry_after=wait, **where)
-    return kind(f"{line}. Is llm.baseUrl right?" if kind is errors.ModelMisconfigured else line, **where)
 
 
 def _retry_after(headers: Mapping[str, str], now: float) -> float | None:
@@ -165,33 +154,32 @@ def _retry_after(headers: Mapping[str, str], now: float) -> float | None:
     return min(max(0.0, seconds), MAX_WAIT)
 
 
-def _overflow(
-    failure: _Failure, line: str, where: Mapping[str, Any], *, is_empty: bool
-) -> errors.ContextOverflow | None:
-    if (found := _SAYS["output"].search(failure.said)) is not None:
-        limit = found["limit"]
-        return errors.OutputOverflow(line, limit=int(limit.replace(",", "")) if limit else None, **where)
-    match = next(filter(None, (pattern.search(failure.said) for pattern in _OVERFLOW)), None)
-    if match is None:
-        # After an overflow, the provider Cerebras sends the status 400 without a text.
-        return errors.ContextOverflow(line, **where) if is_empty and failure.http_status == 400 else None
-    numbers = {name: int(value.replace(",", "")) for name, value in match.groupdict().items() if value}
-    tokens, window = numbers.get("tokens"), numbers.get("window")
-    # If the prompt alone would fit into the window, the requested `max_tokens` is too large.
-    fits = "output" in numbers and tokens is not None and window is not None and tokens < window
-    kind = errors.OutputOverflow if fits else errors.ContextOverflow
-    return kind(line, tokens=tokens, window=window, **where)
+def _classified(it: _Failure, *, is_empty: bool) -> tuple[type[errors.ModelError], dict[str, Any]]:
+    """Return the class of the error, and its facts."""
+    if (kind := next((kind for applies, kind in _BEFORE_OVERFLOW if applies(it)), None)) is not None:
+        return kind, {}
+    if (output := _SAYS["output"].search(it.said)) is not None:
+        return errors.OutputOverflow, {"limit": _number(output["limit"])}
+    if (match := next(filter(None, (pattern.search(it.said) for pattern in _OVERFLOW)), None)) is not None:
+        numbers = {name: _number(value) for name, value in match.groupdict().items()}
+        tokens, window = numbers.get("tokens"), numbers.get("window")
+        # If the prompt alone would fit into the window, the requested `max_tokens` is too large.
+        fits = numbers.get("output") and tokens is not None and window is not None and tokens < window
+        return errors.OutputOverflow if fits else errors.ContextOverflow, {"tokens": tokens, "window": window}
+    if is_empty and it.http_status == 400:
+        return (
+            errors.ContextOverflow,
+            {},
+        )  # after an overflow, the provider Cerebras sends the status 400 without a text
+    if (kind := next((kind for applies, kind in _AFTER_OVERFLOW if applies(it)), None)) is not None:
+        return kind, {}
+    about_files, named = it.says("files"), _PLACE.search(it.words)
+    return errors.RequestInvalid, {
+        "about_files": about_files,
+        "blind": about_files and _SAYS["blind"].search(it.words) is not None,
+        "place": (int(named[1]), int(named[2])) if named is not None else None,
+    }
 
 
-def _invalid(failure: _Failure, line: str, where: Mapping[str, Any]) -> errors.RequestInvalid:
-    if failure.says("no_system"):
-        return errors.SystemRefused(line, **where)
-    about_files = failure.says("files")
-    named = _PLACE.search(failure.words)
-    return errors.RequestInvalid(
-        line,
-        about_files=about_files,
-        blind=about_files and _SAYS["blind"].search(failure.words) is not None,
-        place=(int(named[1]), int(named[2])) if named is not None else None,
-        **where,
-    )
+def _number(digits: str | None) -> int | None:
+    return int(digits.replace(",", "")) if digits else None

@@ -63,7 +63,7 @@ _TABLE = tomllib.loads(Path(__file__).with_name("prices.toml").read_text("utf-8"
 AS_OF: str = _TABLE["as_of"]
 """Date of the prices in the built-in table."""
 PRICES = {name: _price(row) for name, row in _TABLE["models"].items()}
-_DATED = re.compile(r"(?:-latest|[-@]\d{8})?")
+_DATED = re.compile(r"(?:-latest|[-@]\d{8})$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,14 +107,12 @@ class PriceTable:
         return None if price is None else (price.input, price.output)
 
     def _price(self, model: str, prompt: int) -> Price | None:
-        for prices in (self.own, PRICES):
-            for name in sorted(prices, key=len, reverse=True):
-                if model.startswith(name) and _DATED.fullmatch(model, len(name)):
-                    price = prices[name]
-                    if price.above is not None and price.higher is not None and prompt > price.above:
-                        return price.higher
-                    return price
-        return None
+        names = (model, _DATED.sub("", model))
+        found = (prices[name] for prices in (self.own, PRICES) for name in names if name in prices)
+        price = next(found, None)
+        if price is not None and price.above is not None and prompt > price.above:
+            return price.higher
+        return price
 
 
 # -- budgets ---------------------------------------------------------------------------------------------------------
