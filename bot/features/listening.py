@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict, deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal, cast
 from weakref import WeakValueDictionary
 
@@ -13,7 +12,7 @@ from bot import errors, text
 from bot.contracts.environment import Clock
 from bot.contracts.identity import ChatKey
 from bot.contracts.messages import Inbound, Quoted
-from bot.core.chat import Chat, Turn
+from bot.core.chat import Chat, Turn, revised
 from bot.core.chats import Fact
 from bot.core.events import FactSet, TurnEndState
 from bot.core.feature import Command, Done, Feature, Hooks, Runtime
@@ -38,34 +37,27 @@ MOST_CHATS = 200  # max conversations with kept messages; the least recently use
 LONGEST_KEPT = 2_000  # max characters of a kept message
 
 
-@dataclass(slots=True)
-class _RecentMessage:
-    """A message that was not for the bot. `at` is its arrival in monotonic seconds. `said` has its current text and the
-    messages that it forwards; () after a deletion.
-    """
-
-    inbound: Inbound
-    at: float
-    said: Sequence[Quoted]
-
-
 class UnaddressedMessages:
-    """Keeps in memory the messages that were not for the bot. On platforms without a history API, they are context of turns."""
+    """Keeps in memory the messages that were not for the bot, each with its arrival in monotonic seconds. On platforms without
+    a history API, they are context of turns.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._chats: OrderedDict[ChatKey, deque[_RecentMessage]] = OrderedDict()
+        self._chats: OrderedDict[ChatKey, deque[tuple[float, Inbound]]] = OrderedDict()
 
     def keep(self, inbound: Inbound) -> None:
         """Keep a message that was not for the bot. For an edit or deletion, update the kept message."""
         kept = self._chats.get(inbound.chat_key, deque(maxlen=MOST_KEPT))
-        said = _said(inbound) if inbound.kind != "delete" else ()
-        same = [one for one in kept if one.inbound.message_id == inbound.message_id]
-        if inbound.kind != "message" or (inbound.message_id and any(one.said for one in same)):
+        same = [one for one in kept if one[1].message_id == inbound.message_id]
+        if inbound.kind != "message" or (inbound.message_id and same):
             for one in same:
-                one.said = said
+                if inbound.kind == "delete":
+                    kept.remove(one)
+                else:
+                    kept[kept.index(one)] = one[0], revised(one[1], inbound)
             return
-        kept.append(_RecentMessage(inbound, self._clock.monotonic(), said))
+        kept.append((self._clock.monotonic(), inbound))
         self._chats[inbound.chat_key] = kept
         self._chats.move_to_end(inbound.chat_key)
         if len(self._chats) > MOST_CHATS:
@@ -75,21 +67,19 @@ class UnaddressedMessages:
         """Remove and return a thread's messages that arrived before `opening` but were written after it. The message
         `opening` brought the bot into the thread.
         """
-        kept = self._chats.get(opening.chat_key, ()) if not opening.overheard else ()
+        kept = self._chats.get(opening.chat_key, deque()) if not opening.overheard else deque()
         early = [
-            one
-            for one in kept
-            if one.said and one.inbound.ts >= opening.ts and one.inbound.addressed == "thread"
+            one for one in kept if one[1].ts >= opening.ts and one[1].addressed == "thread" and _said(one[1])
         ]
         for one in early:
-            one.said = ()
-        return [one.inbound for one in early]
+            kept.remove(one)
+        return [inbound for _, inbound in early]
 
     def before(self, inbound: Inbound) -> list[Quoted]:
         """Return the kept messages of a message's conversation, oldest first."""
         oldest = self._clock.monotonic() - KEPT_SECONDS
         kept = self._chats.get(inbound.chat_key, ())
-        return [quoted for one in kept if one.at >= oldest for quoted in one.said]
+        return [quoted for at, one in kept if at >= oldest for quoted in _said(one)]
 
 
 def _said(inbound: Inbound) -> tuple[Quoted, ...]:
