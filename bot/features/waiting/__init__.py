@@ -10,8 +10,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from itertools import groupby
 from pathlib import Path
 
@@ -27,7 +26,7 @@ from bot.core.chats import Fact
 from bot.core.context import RunningTurn
 from bot.core.events import FactSet, TurnEndState
 from bot.core.feature import Command, Done, Feature, Hooks, Runtime
-from bot.core.phrases import Pattern, compiled
+from bot.core.phrases import compiled
 from bot.tools.builtin.chat_send import chat_send
 from bot.tools.builtin.work import schedule_create
 from bot.tools.permissions.display import named, quoted
@@ -45,39 +44,34 @@ GLIMPSE = 80  # max characters of a call that `/waiting` shows
 _GAPS = re.compile(f"[□{phrases.COMMAND}]")
 
 
-@dataclass(frozen=True, slots=True)
-class _Language:
-    cue: re.Pattern[str]
-    sayings: tuple[Pattern, ...]
-    before: Pattern
-    around: Pattern
+@functools.cache
+def language(name: str) -> tuple[re.Pattern[str], Callable[[str], bool]]:
+    """Return a quick pattern that matches in every promise of a language, and a function that returns True for a promise. The
+    result is cached, because compiling the phrases takes a tenth of a second.
+    """
+    raw = phrases.load(Path(__file__).parent, name)
+    before, around, *sayings = map(compiled, (raw["before"], raw["around"], *raw["sayings"]))
 
-    def finds(self, sentence: str) -> bool:
-        matches = (one.search(sentence) for one in self.sayings)
-        return self.around.search(sentence) is None and any(
-            found is not None and self.before.search(sentence[: found.start()]) is None for found in matches
+    def finds(sentence: str) -> bool:
+        matches = (one.search(sentence) for one in sayings)
+        return around.search(sentence) is None and any(
+            found is not None and before.search(sentence[: found.start()]) is None for found in matches
         )
 
-
-@functools.cache
-def language(name: str) -> _Language:
-    """Load the phrases of a language. The result is cached."""
-    raw = phrases.load(Path(__file__).parent, name)
-    sayings = tuple(map(compiled, raw["sayings"]))
-    return _Language(re.compile(raw["cue"]), sayings, compiled(raw["before"]), compiled(raw["around"]))
+    return re.compile(raw["cue"]), finds
 
 
 def promise_in(words: str, person: str = "") -> str:
     """Return the first promise in an answer; "" if there is none. `person` is the text that the answer replies to."""
     words = phrases.ends(words, HEAD, TAIL)
     # In nearly every answer, this fast search finds nothing, which saves the slow search.
-    if not any(language(name).cue.search(words.lower()) for name in LANGUAGES):
+    if not any(language(name)[0].search(words.lower()) for name in LANGUAGES):
         return ""
     if phrases.composing(phrases.ends(person)):
         return ""
     for read, shown in phrases.sentences(words):
-        known = [language(name) for name in phrases.languages(read) if name in LANGUAGES]
-        if not phrases.asks(read) and any(one.finds(read) for one in known):
+        known = [name for name in phrases.languages(read) if name in LANGUAGES]
+        if not phrases.asks(read) and any(language(name)[1](read) for name in known):
             return text.preview(_GAPS.sub("…", shown), LONGEST)
     return ""
 
@@ -197,7 +191,7 @@ def _build(runtime: Runtime) -> Hooks:
     board = Board(runtime)
 
     async def warm() -> None:
-        # Load the phrases at startup. Compiling them takes a tenth of a second, which would delay the end of a turn.
+        # Load the phrases at startup, because loading them would delay the end of a turn.
         for name in LANGUAGES:
             await asyncio.to_thread(language, name)
 
