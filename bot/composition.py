@@ -39,11 +39,10 @@ from bot.core.feature import Door, Runtime
 from bot.core.intake import Intake as CoreIntake
 from bot.core.locales import Locales
 from bot.core.operators import Maintenance, OperatorAlerts
-from bot.core.outbox import Outbox
+from bot.core.outbox import Outbox, RateLimiter
 from bot.core.outgoing import Saying
 from bot.core.outgoing_files import OutgoingFiles
 from bot.core.prompt import InstructionFiles, Prompts, operator_files
-from bot.core.rate_limit import RateLimiter
 from bot.core.reply import ChatReply
 from bot.core.runner import Runner, Slots, Turns
 from bot.core.services import Environment, Services

@@ -33,10 +33,9 @@ from bot.core.events import TurnEndState
 from bot.core.exports import Exporter
 from bot.core.locales import Locales
 from bot.core.operators import OperatorAlerts
-from bot.core.outbox import Outbox
+from bot.core.outbox import Outbox, RateLimiter
 from bot.core.outgoing import Question, Saying
 from bot.core.outgoing_files import OutgoingFiles
-from bot.core.rate_limit import RateLimiter
 from bot.core.services import Services
 from bot.core.summaries import CompactResult
 from bot.core.tasks import TaskEvent

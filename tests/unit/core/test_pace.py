@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from bot import errors
 from bot.contracts.channel import Pace
 from bot.contracts.identity import ChatKey
-from bot.core import rate_limit as pace_module
+from bot.core import outbox as pace_module
+from bot.core.outbox import LONGEST_WAIT, SHORTEST_WAIT, UNSAID, RateLimiter, patience
 from bot.core.outgoing import Address
-from bot.core.rate_limit import LONGEST_WAIT, SHORTEST_WAIT, UNSAID, RateLimiter, patience
 from bot.testing.clock import FakeClock
 from tests.shares import examples
 
