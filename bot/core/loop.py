@@ -25,7 +25,7 @@ from bot.core.chats import Chats, Fact
 from bot.core.context import INTERRUPTED, LENGTH, RunningTurn
 from bot.core.event_log import EventLog
 from bot.core.fit import Fit, Frame, Withdrawn
-from bot.core.reply import ChatReply, NoReply, PartialReply
+from bot.core.reply import ChatReply, PartialReply
 from bot.tags import SEND, SILENT
 from bot.telemetry import redaction, step_scope
 from bot.tools.builtin.chat_send import promises_more
@@ -72,9 +72,10 @@ class Loop:
     before_turn: Callable[[Fit], Awaitable[None]] | None = None
     before_asking: Callable[[Fit], Awaitable[None]]
     """Function that shrinks the model's context before a request, if needed."""
-    reply: ChatReply | NoReply
-    wrapped: Reply | NoReply
-    """The turn's reply object with the wrappers of features around it."""
+    reply: ChatReply | None = None
+    """The turn's reply; None in a task, whose last text is returned as a report."""
+    wrapped: Reply | None = None
+    """`reply` with the wrappers of features around it."""
     dispatcher: Dispatcher
     context: Callable[[], ToolExecutionContext]
     """Function that returns the context that the turn's tools receive, without `touched`."""
@@ -130,7 +131,8 @@ class Loop:
         alone = not others and call.name == SEND and call.id not in cut and not promises_more(call.input)
         told, turn = self.chat.context.sources(), self.chat.turn
         added = turn is not None and any(one.request_id not in told for one in turn.left)
-        self.reply.end_with(call.id if alone and not added else None)
+        if self.reply is not None:
+            self.reply.end_with(call.id if alone and not added else None)
         await self._run_tools(calls, cut)
         context, touched, self._touched = self.chat.context, self._touched, []
         if (running := context.running) is not None and not running.speaks and not self._said():
@@ -177,6 +179,8 @@ class Loop:
 
     async def _say(self, running: RunningTurn, words: str) -> None:
         name = str(running.entries[-1].seq)
+        if self.reply is None or self.wrapped is None:
+            return
         self.reply.end_with(name)
         with contextlib.suppress(errors.DeliveryFailed):  # already logged by the outbox
             await self.wrapped.send(words, name)
@@ -194,7 +198,9 @@ class Loop:
             self.finished(call, ToolResult(call.id, INTERRUPTED, failed=True, origin=NOBODYS))
         left = [
             # The files of a message that was already queued may no longer exist, so repeat the call without them.
-            replace(call, input={**call.input, "attachments": []}) if self.reply.queued(call.id) else call
+            replace(call, input={**call.input, "attachments": []})
+            if self.reply is not None and self.reply.queued(call.id)
+            else call
             for call in calls
             if call not in begun
         ]
@@ -242,7 +248,7 @@ class Loop:
             if entry.sources:
                 return False
             for call in reversed(blocks.tool_calls(entry.message["content"])):
-                if call.name == SEND and self.reply.said(call.id):
+                if call.name == SEND and self.reply is not None and self.reply.said(call.id):
                     return not promises_more(call.input)
         return False
 
@@ -303,7 +309,7 @@ class Loop:
         heard = self._heard = PartialReply(plain=asked)
         async for piece in self.model.stream(request):
             heard.take(piece)
-            if heard.speaks and not speaks:
+            if self.reply is not None and heard.speaks and not speaks:
                 speaks = True
                 self.reply.preview(heard.shown)
             if isinstance(piece, ModelReply):
@@ -312,13 +318,13 @@ class Loop:
         raise errors.StreamBroken("the model's stream ended without a reply")
 
     def _show_no_more(self) -> None:
-        if self._heard.speaks:
+        if self.reply is not None and self._heard.speaks:
             self.reply.preview(str)
 
     async def _stopped(self) -> None:
         """Store what the model had written when the turn was stopped. Show it unless the turn has sent a message."""
         turn, agent = self.chat.turn, self.agent
-        if turn is None or turn.call is None or turn.phase is not Phase.STOPPING:
+        if self.reply is None or turn is None or turn.call is None or turn.phase is not Phase.STOPPING:
             return
         words = agent.redact(agent.redact.settled(self._heard.words())).strip() if turn.left else ""
         if not words:

@@ -180,28 +180,6 @@ class ChatReply:
         return sent
 
 
-class NoReply:
-    """Reply of a subagent task. It sends nothing, because the task's last text is returned as a report."""
-
-    def end_with(self, step_id: str | None) -> None: ...
-
-    def said(self, step_id: str) -> bool:
-        del step_id
-        return False
-
-    def queued(self, step_id: str) -> list[str]:
-        del step_id
-        return []
-
-    def preview(self, words: Callable[[], str]) -> None: ...
-
-    async def leave(self, words: str, step: str) -> None: ...
-
-    async def send(self, words: str, step_id: str) -> list[Sent]:
-        del words, step_id
-        return []
-
-
 class PartialReply:
     """Collects an answer while it streams. If `plain` is False, only the text of `chat_send` calls is shown."""
 

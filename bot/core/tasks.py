@@ -29,7 +29,6 @@ from bot.core.event_log import EventLog
 from bot.core.fit import Fit, Frame
 from bot.core.loop import Loop, OlderMessages, Refused
 from bot.core.prompt import Frozen
-from bot.core.reply import NoReply
 from bot.llm.costs import PriceTable
 from bot.llm.wrapper import ModelWrapper, reply_of, usage_object, words_of
 from bot.telemetry import task_scope
@@ -374,8 +373,6 @@ class Worker(ModelWrapper):
             frame=frame,
             tell=self._told,
             before_asking=mask_old,
-            reply=NoReply(),
-            wrapped=NoReply(),
             dispatcher=agent.dispatcher.narrowed(registry, lambda judge: partial(self._call, judge)),
             # The task's calls have the person, chat and permissions of the turn.
             context=lambda: replace(

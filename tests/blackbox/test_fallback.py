@@ -168,7 +168,6 @@ async def test_what_cannot_be_a_second_is_a_finding_and_what_can_is_listed(
         ({"provider": "demo"}, 'llm.fallback[0].provider: found "demo"'),
         ({"model": OPUS, "baseUrl": second.url}, "llm.fallback[0].apiKey: found nothing"),
         ({"provider": "anthropic"}, "llm.fallback[0].apiKey: found nothing"),
-        ({"baseUrl": f"{second.url}/v1", "apiKey": SECOND_KEY}, "without /v1"),
         ({"baseUrl": second.url, "apiKey": "${NO_SUCH_KEY}"}, "NO_SUCH_KEY"),
         ({"modell": OPUS}, "llm.fallback[0].modell: found an unknown key"),
         ("opus", "llm.fallback[0]: found"),
