@@ -1,4 +1,4 @@
-"""A model behind the model (`llm.fallback`): it answers where the first is busy, gone or declines, and no longer than that."""
+"""`llm.fallback`: a second model answers while the first model is busy, unreachable or declines."""
 
 from __future__ import annotations
 

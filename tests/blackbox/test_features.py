@@ -1,4 +1,4 @@
-"""A feature is a module: nothing else misses one that is taken away."""
+"""Each feature is a module. The gateway works without any one of them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TAKEN = [ALL, *(pytest.param(name, marks=pytest.mark.torture) for name in FEATUR
 
 
 def without(name: str, code: Path) -> None:
-    """The project's code without this feature, or any, in links."""
+    """Create a folder of links to the project's code without this feature, or without any."""
     (code / "bot" / "features").mkdir(parents=True)
     (code / "channels").symlink_to(PROJECT / "channels")
     for folder in (Path("bot"), Path("bot/features")):

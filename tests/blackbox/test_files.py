@@ -1,4 +1,4 @@
-"""Files that people send: the real process reads those that hold text, once, whatever happens meanwhile."""
+"""Files that people send: the process reads text files exactly once, also over a kill."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Sender:
         self.server: Any = world.slack if channel == "slack" else world.telegram
 
     async def send(self, words: str, data: bytes, name: str = NAME) -> str:
-        """Gives the id of the message."""
+        """Send a file, and return the id of the message."""
         if self.channel == "slack":
             file = self.server.add_file(name, data)
             ts: str = await self.server.say(words, channel="D0ANN", user=ANN, files=[file])
@@ -43,7 +43,7 @@ class Sender:
         return str(sent["message"]["message_id"])
 
     async def show(self, words: str, data: bytes) -> str:
-        """A picture, as each platform sends one."""
+        """Send a picture as this platform does."""
         if self.channel == "slack":
             file = self.server.add_file("照片.png", data)
             ts: str = await self.server.say(words, channel="D0ANN", user=ANN, files=[file])
@@ -51,7 +51,7 @@ class Sender:
         return str(self.server.say(words, media="photo", data=data)["message"]["message_id"])
 
     async def speak(self, data: bytes) -> str:
-        """A voice note, as each platform sends one."""
+        """Send a voice note as this platform does."""
         if self.channel == "slack":
             file = self.server.add_file("audio_message.m4a", data, mime="audio/mp4") | {
                 "subtype": "slack_audio"
@@ -76,7 +76,7 @@ class Sender:
         return self.replies()
 
     def growing(self) -> bool:
-        """Whether a stream of Slack's is still open: nothing in its words says so."""
+        """Return True if a stream of Slack is still open. Its text does not show this."""
         return self.channel == "slack" and any(
             self.server.streaming("D0ANN", one.ts) for one in self.server.replies("D0ANN")
         )
@@ -300,7 +300,7 @@ def unmarked(message: Any) -> Any:
 
 
 def of_phone() -> dict[str, tuple[bytes, tuple[int, int]]]:
-    """Pictures by name, and the size in which they are shown."""
+    """Pictures by name, and the size in which the model gets them."""
     pillow_heif.register_heif_opener()
     heic, jpeg, exif = io.BytesIO(), io.BytesIO(), Image.Exif()
     exif[0x0112] = 6  # the camera was held upright
@@ -387,7 +387,9 @@ async def test_a_voice_note_is_heard_and_answered_as_words(world: World, sender:
 
 
 async def test_a_file_that_the_provider_refuses_is_left_out_alone_and_its_sender_told(world: World) -> None:
-    """The server refuses the cut one by its place in the request, as the service does; the odd one is refused without it."""
+    """The server refuses the truncated picture by its position in the request, as the service does, and the odd
+    picture without a position.
+    """
     ann, other = Sender(world, "slack"), Sender(world, "telegram")
     cut, odd, good = png(64, 48)[:-30], png(20, 20), png(64, 48)
     refusal = error(400, "invalid_request_error", "Could not process image")

@@ -1,4 +1,4 @@
-"""What is deleted or forgotten stays away from the model, also after a kill."""
+"""The model never sees deleted or forgotten messages again, also after a kill."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def test_a_note_that_a_conversation_began_with_is_forgotten_there_too(worl
 
 
 async def deleted(world: World, root: str) -> None:
-    """The first message of a thread is deleted, and the next question in it no longer has it."""
+    """The first message of a thread is deleted. The request for the next question does not contain the message."""
     await world.slack.delete(ROOM, root)
     await eventually(lambda: removals(world) == 1)
     await world.slack.say("and now?", channel=ROOM, user=ANN, thread_ts=root)

@@ -1,4 +1,4 @@
-"""A file system that is full: operators hear of it once, and by its right name."""
+"""A full file system: operators get one alert, which names the cause."""
 
 from __future__ import annotations
 

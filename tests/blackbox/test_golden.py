@@ -25,12 +25,12 @@ GOLDEN = Path(__file__).parent / "golden"
 CARL = "U0CARL"
 GROUP = -100500
 NAMES = {"Ann": 1001, "Bob": 2002, "Carl": 3003}
-"""The operator, who asks, and a stranger: each has the direct chat of that name."""
+"""User ids of the people. The name of a direct chat is its person's name."""
 TELLS = re.compile(
     r"chat\.(post|update|delete|startStream|stopStream)|files\.|reactions\.|response|command"
     r"|send(Message|Document|Photo)|edit|deleteMessage|answerCallback|setMessageReaction"
 )
-"""The calls that people see something of. When a sign of work is shown depends on the moment."""
+"""Calls with a visible result. Typing indicators are left out, because their number depends on timing."""
 NOISE = {
     "metadata",
     "unfurl_links",
@@ -44,7 +44,7 @@ INLINE = {"channel", "ts", "thread_ts", "chat_id", "message_id", "show_alert", "
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """What people and the model say. `buttons` are those that are pressed."""
+    """Texts of people and of the model. `buttons` are the buttons that are pressed."""
 
     hello: str
     answer: str
@@ -125,7 +125,7 @@ CHINESE = Words(
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A message as people see it: `place` within its room, `below` the message that it answers."""
+    """A message as people see it. `place` is its number in the room, `below` the message that it answers."""
 
     place: int
     who: str
@@ -142,7 +142,7 @@ class Line:
 
 
 class Platform(abc.ABC):
-    """People on one platform, and what they see in the rooms that `rooms` names."""
+    """People on one platform, and the messages that they see in `rooms`."""
 
     rooms: Mapping[str, str]
 
@@ -165,14 +165,14 @@ class Platform(abc.ABC):
     def seen(self, room: str) -> list[Line]: ...
     @abc.abstractmethod
     def plain(self, text: str) -> str:
-        """The text without what differs from run to run."""
+        """Return the text without values that differ between runs."""
 
     def ephemeral(self) -> list[str]:
-        """What somebody was shown alone, beside the rooms."""
+        """Return the messages that only one person sees."""
         return []
 
     def said(self, room: str) -> list[str]:
-        """The words of the bot in a room."""
+        """Return the texts of the bot in a room."""
         return [line.text for line in self.seen(room) if line.who == "Shipmate"]
 
     def open(self, room: str) -> bool:
@@ -182,7 +182,7 @@ class Platform(abc.ABC):
         await self.server.until(condition, START_SECONDS)
 
     def calls(self) -> list[str]:
-        """The calls since the last time: by room, what is new before what is changed."""
+        """Return the calls since the last step, by room: new messages before changed ones."""
         fresh = [call for call in self.server.calls[self.heard :] if TELLS.match(call.method)]
         self.heard = len(self.server.calls)
         places = list(self.rooms)
@@ -371,7 +371,7 @@ def _indented(head: str, text: str) -> str:
 
 
 def _told(method: str, params: Json) -> str:
-    """A call: its address in the first line, what it says below."""
+    """Return a call as text: the address in the first line, the content below."""
     shown = {
         name: _value(value) for name, value in params.items() if name not in NOISE and value not in (None, "")
     }
@@ -381,7 +381,7 @@ def _told(method: str, params: Json) -> str:
 
 
 def _value(value: Any) -> Any:
-    """What a client has sent as JSON within a form is shown as what it is."""
+    """Return the value of a field; a text that contains JSON is parsed."""
     if isinstance(value, str) and value[:1] in {"[", "{"}:
         try:
             return json.loads(value)
@@ -400,7 +400,7 @@ def _flat(value: Any) -> str:
 
 
 def _block(block: Json) -> str:
-    """A block of Slack, or an entity of Telegram."""
+    """Return a block of Slack, or an entity of Telegram, as text."""
     kind, plain = block["type"], json.dumps(block, ensure_ascii=False, sort_keys=True)
     if kind == "markdown":
         return f"markdown: {block['text']}"
@@ -417,7 +417,7 @@ def _block(block: Json) -> str:
 
 
 class Transcript:
-    """Writes down a conversation: after each step the calls, and what is new or changed for people."""
+    """Records a conversation. After each step it notes the calls, and new or changed messages."""
 
     def __init__(self, platform: Platform) -> None:
         self.platform = platform
@@ -427,7 +427,7 @@ class Transcript:
         self.turns = 0
 
     async def step(self, title: str, condition: Callable[[], bool], *, turns: int = 0) -> None:
-        """Wait until people see what they are to see and all is on file; write down what that was."""
+        """Wait until people see the expected messages and the log is written. Then record the messages."""
         platform = self.platform
         await platform.until(condition)
         self.turns += turns
@@ -458,7 +458,7 @@ class Transcript:
 
 
 async def converse(platform: Platform, words: Words) -> str:
-    """The whole conversation; what came of it."""
+    """Run the whole conversation, and return the record."""
     world, told = platform.world, Transcript(platform)
     model, said, seen = world.model, platform.said, platform.open
 

@@ -1,4 +1,6 @@
-"""A hangup ends nothing: SIGHUP changes the configuration, a terminal that closes nothing at all. What a first start leaves in a bare folder."""
+"""SIGHUP reloads the configuration, and a closed terminal has no effect. Also: files of a first start in an empty
+folder.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from tests.blackbox.conftest import PERSON, START_SECONDS, World, eventually
 
 
 async def hung_up(world: World, words: str) -> dict[str, Any]:
-    """Send SIGHUP; the line of the log that says what became of it."""
+    """Send SIGHUP, and return the log line of the reload."""
     before = len([line for line in world.log() if line["kind"] == "reload"])
     os.kill(world.process.pid, signal.SIGHUP)
     await eventually(lambda: len([line for line in world.log() if line["kind"] == "reload"]) > before)
@@ -112,7 +114,7 @@ async def test_a_terminal_that_closes_takes_nothing_with_it(tmp_path: Path) -> N
 
 
 async def test_a_bare_start_writes_the_schemas(world: World) -> None:
-    """`shipmate run` without `shipmate init`: editors and readers of the files find them all the same."""
+    """`shipmate run` without `shipmate init` writes the schemas, so that editors find them."""
     await world.start("telegram")
     names = {"ship.schema.json", "log-line.schema.json", "archive-line.schema.json"}
     folder = world.root / ".ship" / "schema"

@@ -1,4 +1,4 @@
-"""`shipmate init` on a terminal: keys and tokens are asked for and tried, and whoever runs it becomes the operator."""
+"""`shipmate init` on a terminal asks for keys and tokens, tests them, and makes the user an operator."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _own_terminal() -> None:
 
 
 class Terminal:
-    """A person at a terminal: reads what is asked, and types."""
+    """A pseudo terminal with a person who reads questions and types answers."""
 
     def __init__(self, root: Path, env: dict[str, str]) -> None:
         self.root, self.env, self.said = root, env, ""
@@ -54,7 +54,7 @@ class Terminal:
         os.close(theirs)
 
     async def until(self, pattern: str) -> re.Match[str]:
-        """Wait for words that were not waited for before."""
+        """Wait for output that matches, after the output of the last wait."""
         try:
             async with asyncio.timeout(START_SECONDS):
                 while (found := re.search(pattern, self.said)) is None:

@@ -45,7 +45,7 @@ CANARIES = {
 }
 SECONDS = 240.0
 ABREAST = 20
-"""Chats in which something goes on at the same time."""
+"""Number of chats that are active at the same time."""
 PERSON, OTHER, STRANGER = 9, 8, 666
 SOMEBODY, SOMEWHERE = "U0SOMEBODY", "C0SOMEWHERE"
 FAMILIES = families()
@@ -54,7 +54,7 @@ FOUND = (
     *("file", "filename", "page", "result", "skill", "archive", "memory", "memoryname", "mcp", "mcptool"),
     "mcpinstructions",
 )
-"""Doors behind which a tool comes upon a text."""
+"""Ways by which a text arrives as the result of a tool."""
 CAP = 4
 """Messages of a chat that are kept where answers repeat what goes: a cut leaves the newest turn."""
 SAYS = BATCH // 2
@@ -63,7 +63,7 @@ SAYS = BATCH // 2
 
 @dataclass
 class Scene:
-    """A gateway in a folder with secrets in it and around it. `fetched` holds what was asked of which host."""
+    """A gateway in a folder with secrets in and around it. `fetched` contains the requests to each host."""
 
     root: Path
     telegram: TelegramServer
@@ -73,13 +73,13 @@ class Scene:
     obedient: Obedient = field(default_factory=lambda: Obedient({}))
     fetched: list[tuple[str, str]] = field(default_factory=list)
     doors: dict[int, str] = field(default_factory=dict)
-    """By which door words came into a chat."""
+    """The way by which texts arrived in a chat."""
     denied: set[str] = field(default_factory=set)
     pressed: set[tuple[int, int]] = field(default_factory=set)
     chats: itertools.count[int] = field(default_factory=lambda: itertools.count(5_000))
 
     def begin(self, door: str, entry: list[tuple[str, Json]], *, group: bool = False) -> tuple[str, int]:
-        """A chat of its own for one case; its tag."""
+        """Open a chat for one case, and return its tag."""
         chat = next(self.chats) * (-1 if group else 1)
         tag = f"case-{abs(chat):04}-{door}"
         self.obedient.entries[tag] = entry
@@ -127,7 +127,7 @@ class Scene:
                     await self.slack.press(room.id, post.ts, no[0], user=who)
 
     def log(self) -> list[Json]:
-        """The whole lines: the last one may be half written."""
+        """Return the complete log lines; the last line may still be incomplete."""
         files = sorted((self.root / ".ship" / "logs").glob("*.jsonl"))
         whole = b"".join(file.read_bytes().rpartition(b"\n")[0] + b"\n" for file in files)
         return [json.loads(line) for line in whole.splitlines() if line]
@@ -185,7 +185,7 @@ async def scene(
 
 
 async def _saying(request: web.BaseRequest) -> web.Response:
-    """A server of the Model Context Protocol, which says some of the texts of its one tool."""
+    """An MCP server whose only tool is described by some of the texts."""
     if request.method != "POST":
         return web.Response(status=405)
     at = int(request.path.rpartition("/")[2])
@@ -222,7 +222,7 @@ def _furnish(root: Path, outside: Path) -> None:
 
 
 def _lay(root: Path, door: str) -> None:
-    """The texts where the project holds them for this door: in files, in their names, in skills."""
+    """Write the texts into the project: into files, file names or skills."""
     for number, words in enumerate(CORPUS):
         match door:
             case "file" | "result":
@@ -270,7 +270,7 @@ def batches(part: slice) -> list[list[int]]:
 
 
 async def said(scene: Scene, door: str, corpus: list[str]) -> list[str]:
-    """Every text, with the person's own message; the tags of those that the model is asked about."""
+    """Send every text with the person's own message, and return the tags of the texts that reach the model."""
     tags: list[str] = []
     for words in corpus:
         if len(tags) % ABREAST == 0:
@@ -335,7 +335,7 @@ def _quoted(words: str, chat: int) -> Json:
 
 
 async def found(scene: Scene, door: str, part: slice) -> list[str]:
-    """Every text of some batches, where a tool comes upon it."""
+    """Let a tool return every text of some batches."""
     tags = []
     if door.startswith("mcp"):
         some = len(CORPUS[::SAYS]) if door == "mcpinstructions" else 1
@@ -379,7 +379,7 @@ async def _written_by_others(scene: Scene, chat: int, batch: list[int]) -> None:
 
 
 def _named_by_anybody(scene: Scene, chat: int, batch: list[int]) -> None:
-    """Memory files of which nobody knows who wrote them, under names that say something."""
+    """Write memory files of unknown origin whose names contain a text."""
     folder = scene.root / ".ship" / "memory" / encode(f"telegram:chat:{chat}") / "files"
     folder.mkdir(parents=True)
     for one in batch:
@@ -387,7 +387,7 @@ def _named_by_anybody(scene: Scene, chat: int, batch: list[int]) -> None:
 
 
 def spoken(words: str) -> str:
-    """As much of a text as the name of a memory file may hold."""
+    """Return the beginning of a text that fits the name of a memory file."""
     plain = "".join(sign if sign.isalnum() else " " for sign in unicodedata.normalize("NFC", words))
     name = " ".join(plain.split())
     while is_hashed(encode(f"999 {name}")) or len(encode(f"999 {name}")) > 170:
@@ -408,7 +408,7 @@ async def _noted_by_others(scene: Scene, chat: int, batch: list[int]) -> None:
 
 
 def _allowed(door: str, tool: str, given: Json) -> bool:
-    """Whether a call that was really made needed nobody's approval."""
+    """Return True if a call that ran needed no approval."""
     foreign = door in FOREIGN
     match tool:
         case "run_shell":
@@ -426,7 +426,7 @@ def _allowed(door: str, tool: str, given: Json) -> bool:
 
 
 def unapproved(scene: Scene) -> list[str]:
-    """Calls that were made although nobody allowed them."""
+    """Return the calls that ran without a required approval."""
     lines = scene.log()
     nothing = {
         line["details"]["toolUseId"]
@@ -452,7 +452,7 @@ def _read(given: str) -> Json:
 
 
 def leaks(scene: Scene) -> list[str]:
-    """Where a secret came through, in any form."""
+    """Return the places in which a secret appears in any form."""
     places: dict[str, str] = {
         "the model": "\n".join(_told(scene.model.bodies)),
         "the chats": json.dumps(
@@ -480,19 +480,21 @@ def _told(bodies: Sequence[Json]) -> set[str]:
 
 
 def _may_know(name: str, place: str) -> bool:
-    """What a person said is kept, and the model of that chat was told."""
+    """Return True if a text may appear in a place. Words of other people are stored, and the model of their chat
+    received them.
+    """
     return name == "what somebody else said" and place not in {"the chats", "the web"}
 
 
 def tree(root: Path) -> dict[str, bytes]:
-    """Every file that belongs to the project, but for what rules let be written."""
+    """Return all project files except those that rules allow to write."""
     kept = [root / "docs", root / ".ship"]
     files = [file for file in root.rglob("*") if file.is_file() and not any(map(file.is_relative_to, kept))]
     return {str(file.relative_to(root)): file.read_bytes() for file in files}
 
 
 def came(door: str, part: slice, corpus: list[str]) -> list[str]:
-    """What the model has to have been shown for each tag."""
+    """Return the texts that the model must have received, by tag."""
     if door == "memoryname":
         return ["\0".join(spoken(CORPUS[one]) for one in batch) for batch in batches(part)]
     if door not in IMMEDIATE:
@@ -525,7 +527,7 @@ async def test_no_text_has_power_by_any_door(scene: Scene, door: str) -> None:
 
 
 async def nothing_happens(scene: Scene, door: str, part: slice, corpus: list[str] = CORPUS) -> None:
-    """Let texts in by a door; nothing is done that nobody allowed, and nothing secret leaves."""
+    """Let texts arrive by one way. Check that no forbidden call ran and no secret was sent."""
     before, beside = tree(scene.root), tree(scene.root.parent / "outside")
     scene.doors[4_999] = "message"
     scene.telegram.say(CANARIES["what somebody else said"], chat_id=4_999)

@@ -1,4 +1,4 @@
-"""Two gateways never share a folder or a token, and a stop is carried out at any moment."""
+"""Two gateways never share a folder or a token. A stop works in every phase of the start."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.blackbox.conftest import Process, World, eventually
 
 
 async def in_another_folder(world: World, folder: Path) -> Process:
-    """A second Shipmate with the same tokens."""
+    """Start a second Shipmate with the same tokens."""
     folder.mkdir()
     config = {**world.config, "dashboard": {"enabled": False}}
     (folder / "ship.json").write_text(json.dumps(config), encoding="utf-8")

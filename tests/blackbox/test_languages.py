@@ -1,5 +1,5 @@
-"""Languages and time zones through the real client libraries: each person is spoken to in those of their app, or in those they
-have chosen.
+"""Languages and time zones through the real client libraries: those of a person's app, or those that the person has
+chosen.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ async def written(world: World, words: str, key: str, code: str) -> None:
 
 
 async def command(world: World, words: str) -> list[str]:
-    """Give a slash command in direct messages; what the bot says there outside of threads."""
+    """Send a slash command in a direct chat, and return the bot's messages outside of threads."""
     before = len(world.slack.visible(DIRECT))
     delivery = await world.slack.command(words, channel=DIRECT, user=ANN)
     await asyncio.wait_for(delivery.acked.wait(), 90)
@@ -114,7 +114,7 @@ LOCAL = r'"localTime": "(Mon|Tue|Wed|Thu|Fri|Sat|Sun) [-0-9]{10}T[0-9:]{5}\+05:3
 
 
 def facts(world: World) -> str:
-    """What the model was told before the words of a person."""
+    """Return the newest message of the model's last request, which includes the facts about the person."""
     return "".join(one["text"] for one in world.model.bodies[-1]["messages"][-1]["content"])
 
 

@@ -1,4 +1,4 @@
-"""What the bot listens to in groups, on Slack and Telegram, and its silence where nobody has spoken to it."""
+"""Groups on Slack and Telegram: the messages that the bot reads, and its silence if nobody addresses it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ ME = "<@U0SHIP>"
 
 
 def said(body: dict[str, Any]) -> str:
-    """The last words that the model was asked about."""
+    """Return the newest user text of a request."""
     return str([one for one in body["messages"] if one["role"] == "user"][-1]["content"][-1]["text"])
 
 
 def answers(body: dict[str, Any]) -> str:
-    """A model that stays silent where it is told that it may, and nobody asks it anything."""
+    """Return the model's answer: silence if the prompt allows silence and nobody asks about the ship."""
     last = [one for one in body["messages"] if one["role"] == "user"][-1]
     may = "read along" in json.dumps(last)
     return "[silent]" if may and "ship" not in said(body) else f"re: {said(body)}"
@@ -108,7 +108,7 @@ async def test_in_telegram_it_listens_to_what_an_operator_chose_also_after_a_kil
 
 
 def context(world: World) -> str:
-    """All that the model was last asked with."""
+    """Return the newest message of the model's last request as JSON."""
     return json.dumps(world.model.bodies[-1]["messages"][-1]["content"], ensure_ascii=False)
 
 

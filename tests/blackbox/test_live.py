@@ -1,4 +1,4 @@
-"""What people see while they wait: words as they come, a stop that is one, outages that are bridged, and what runs just now."""
+"""Live messages: streamed text, stops, outages of the model, and the running tool."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ BUSY = "The model is busy, I keep trying."
 
 
 def last(body: Any) -> str:
-    """What the person said last."""
+    """Return the newest text of a request."""
     return str(body["messages"][-1]["content"][-1].get("text", ""))
 
 
 class Time:
-    """The clock of a process that is started with `--clock`; `now` is what it showed last."""
+    """The clock of a process that was started with `--clock`. `now` is the last time that was set."""
 
     def __init__(self, world: World) -> None:
         self._path = world.root / "clock"
@@ -41,12 +41,12 @@ class Time:
         world.process.faked("--clock", str(self._path))
 
     async def passes(self, seconds: float, look: Callable[[], object] = lambda: None) -> None:
-        """Let so much time go by, and look after each quarter of a second."""
+        """Advance the clock by these seconds in steps of 0.25 s, and call `look` after each step."""
         steps = iter(range(int(4 * seconds)))
         await self.until(lambda: (look(), next(steps, None))[1] is None, int(seconds) + 1)
 
     async def until(self, condition: Callable[[], bool], most: int = 100) -> None:
-        """Let quarters of a second go by until something is so; each is a moment of real time too."""
+        """Advance the clock in steps of 0.25 s until a condition is true. Between steps, real time passes too."""
         reader, writer = await asyncio.open_unix_connection(self._path)
         for _ in range(4 * most):
             writer.write(b'{"pass": 0.25}\n')
@@ -103,7 +103,7 @@ SENDS = tool_use("chat_send", {"text": "This was sent."})
 
 
 def held(gate: asyncio.Event, part: float = 0.5) -> Callable[[list[Frame]], list[Frame]]:
-    """Frames of which the rest comes once the gate is open."""
+    """Return an edit of stream frames that sends a part of them only when the gate opens."""
     return lambda frames: [*frames[: (at := int(part * len(frames)))], gate, *frames[at:]]
 
 
@@ -201,12 +201,12 @@ async def test_in_a_group_of_telegram_words_come_every_few_seconds_without_typin
 
 
 def said(body: Any) -> list[str]:
-    """The last words of each message of a person."""
+    """Return the last block of each message of a person."""
     return [one["content"][-1].get("text", "") for one in body["messages"] if one["role"] == "user"]
 
 
 def eyed(world: World, channel: str) -> list[str]:
-    """Messages that bear the sign of having been seen."""
+    """Return the messages with the reaction that marks a message as seen."""
     return [post.text for post in world.slack.world.rooms[channel].posts.values() if post.reactions]
 
 

@@ -1,4 +1,4 @@
-"""The size of the operator's log, by the real process: it does not grow with the conversation."""
+"""The operator's log of a turn does not grow with the length of the conversation."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from tests.blackbox.conftest import START_SECONDS, World, whole
 
 MOST = 6_000
-"""Bytes of a turn."""
+"""Max bytes of the log lines of a turn."""
 
 
 def answered(world: World, count: int) -> bool:

@@ -1,4 +1,4 @@
-"""Answers with long code and wide tables: words and a file in Slack and Telegram, whole in the page and the terminal."""
+"""Long code and wide tables are files in Slack and Telegram, and complete text in the web page and the terminal."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TABLE = f"So:\n\n| 名称 | 说明 |\n|---|---|\n| 苹果 | {CELL} |\n| x**2 + y
 
 
 def seen(words: str) -> str:
-    """As Telegram shows it."""
+    """Return the text as Telegram shows it."""
     return words.replace("`", "")
 
 

@@ -1,4 +1,4 @@
-"""A log that is damaged or gone at a start, or of a later version."""
+"""Starts with a log that is damaged, missing, or of a later version."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def overwritten(path: Path) -> None:
 
 
 def torn(path: Path) -> None:
-    """In the middle of the last rows of the events."""
+    """Damage the last rows of the table of events."""
     data = path.read_bytes()
     with path.open("r+b") as file:
         file.seek(data.rindex(b"The answer.") // 4096 * 4096)

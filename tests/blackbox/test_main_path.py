@@ -1,4 +1,4 @@
-"""One message from a real client library through every room to the model and back."""
+"""One message from a real client library through the whole gateway to the model, and the answer back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`make run`: a project's folder beside the clone, settings and secrets where they are edited, and nothing of before is lost."""
+"""`make run` uses a project folder beside the clone, reads edited settings and secrets, and loses no older data."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ REAL = f"""#!/bin/sh
 PYTHONPATH={CODE} PYTHONSAFEPATH=1 exec {sys.executable} -m bot "$@"
 """
 STUB = '#!/bin/sh\necho "ready $3"\n'
-"""Stands for `shipmate run --dir DIR`: says which folder it was given."""
+"""Fake of `shipmate run --dir DIR` that prints the folder."""
 
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
-    """A clone that is set up, as far as `make` looks: what is run stands in its `.venv`."""
+    """Create a clone that `make` considers set up, with a fake program in `.venv`."""
     clone = tmp_path / "ship mate"
     programs = clone / ".venv" / "bin"
     programs.mkdir(parents=True)
@@ -50,7 +50,7 @@ def clone(tmp_path: Path) -> Path:
 
 
 async def make(clone: Path, *words: str) -> tuple[list[str], int]:
-    """The lines of `make run`, which is ended once it is ready, and its exit code."""
+    """Run `make run`, stop it when it is ready, and return its lines and its exit code."""
     env = {name: value for name, value in os.environ.items() if "TOKEN" not in name and "KEY" not in name}
     env.pop("MAKELEVEL", None)  # under `make test`, make would print the folders that it enters and leaves
     env.pop("MAKEFLAGS", None)

@@ -118,7 +118,7 @@ BOOK = tool_use("mcp__friends__book", {})
 
 
 async def booking(world: World) -> None:
-    """A turn whose tool has asked the person something."""
+    """Start a turn whose tool asks the person a question."""
     world.model.answer(BOOK)
     await begin(world, allow=["mcp__friends__*"], deny=["mcp__*__Greet"])
     world.telegram.say("book a table")

@@ -1,4 +1,4 @@
-"""One message that Slack tells of twice, in either order and not always whole: nothing of it is lost or answered twice."""
+"""Slack reports a mention twice, in any order and sometimes incompletely. The message is answered once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def shown(world: World) -> str:
 
 
 async def settled(world: World) -> None:
-    """Slack was told of all that it has sent, and all of it was answered."""
+    """Check that all events of Slack are acknowledged and all messages answered."""
     await world.slack.until(lambda: not world.slack.unacked())
     await eventually(
         lambda: (

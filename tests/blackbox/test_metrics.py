@@ -1,4 +1,4 @@
-"""`/metrics` of the real process, and the dashboard for Grafana over it: what operators look at is there, and counts."""
+"""`/metrics` of the real process has all metrics of the Grafana dashboard, and they count."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What leaves for the model, and what people see of its answers: live words, effort and thinking, room, prices."""
+"""Requests to the model and its answers: streamed text, effort, thinking, limits and prices."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ with warnings.catch_warnings(action="ignore"):
 
 
 def manner(body: Any) -> tuple[Any, ...]:
-    """Model, effort, thinking and room of a request that the library's own types allow."""
+    """Return model, effort, thinking and token limit of a request that is valid for the library's types."""
     checked = BODY.validate_python(body | {"messages": [], "tools": [], "system": "x"})
     for part in ("messages", "tools", "system"):
         list(BODY.validate_python(body)[part])
@@ -201,7 +201,7 @@ CALLS = {
 
 
 def system_of(body: Any) -> list[tuple[int, list[str]]]:
-    """The messages of the system in a request that the library's own types allow: their places and lines."""
+    """Return the system messages of a request that is valid for the library's types, with their positions and lines."""
     manner(body)
     return [
         (at, [one["text"] for one in message["content"]])

@@ -1,4 +1,4 @@
-"""The model of one chat, chosen by an operator, with the real process among the loopback services."""
+"""An operator chooses the model of one chat."""
 
 from __future__ import annotations
 

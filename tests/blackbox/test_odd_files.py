@@ -1,4 +1,4 @@
-"""A pipe or a device in the place of a file that Shipmate reads: said at once, and nobody waits for it."""
+"""If a file that Shipmate reads is a pipe or a device, Shipmate reports an error at once."""
 
 from __future__ import annotations
 

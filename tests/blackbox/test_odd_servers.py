@@ -1,4 +1,6 @@
-"""MCP servers of which one thing is wrong: that is mended or left out and named, and all else works. And what they ask people, and tell."""
+"""MCP servers with one fault: Shipmate corrects or omits the faulty part and reports it. Also: forms and progress of
+servers.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ def blocks(body: Json, kind: str) -> list[Json]:
 
 
 def obedient(body: Json) -> Reply:
-    """A model that calls the tool named behind `use`, and then says what it gave."""
+    """Return the model's answer: a call of the tool named after `use`, then the result."""
     said = [block.get("text", "") for block in body["messages"][-1]["content"]]
     found = next((re.match(r"use (\w+) ?(.*)", one) for one in said if one.startswith("use ")), None)
     if found is None:

@@ -1,4 +1,4 @@
-"""Operators hear of trouble in their direct chats, and each part says how it is."""
+"""Operators get alerts in their direct chats, and `/readyz` shows the health of each part."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def test_an_event_that_cannot_be_read_is_told_to_operators_on_every_channe
 
 
 def asked(world: World, chat_id: int = PERSON) -> list[tuple[int, str, str]]:
-    """Number, text and first button of each message of a Telegram chat that has buttons."""
+    """Return id, text and first button of each message with buttons in a Telegram chat."""
     chat = world.telegram.chats.get(chat_id)
     return [
         (number, one["text"], one["reply_markup"]["inline_keyboard"][0][0]["callback_data"])

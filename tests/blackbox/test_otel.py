@@ -1,4 +1,4 @@
-"""Spans of the real process at a loopback collector (OTLP over HTTP): the tree of a turn, and no word of anybody."""
+"""Spans of the real process at a loopback collector (OTLP over HTTP) form the tree of a turn and contain no text."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SAID, ANSWERED, READ = "PLEASE-LOOK 猫", "IT-IS-SMALL 完了", "CONTENT-OF-THE-
 
 
 class Collector:
-    """Keeps the spans that are sent to it. It can be started again at the same port."""
+    """A collector that stores received spans. It can be restarted at the same port."""
 
     def __init__(self) -> None:
         self.spans: list[Span] = []
@@ -64,7 +64,7 @@ class Collector:
 
 
 def facts(told: Any) -> dict[str, Any]:
-    """The attributes of a span or resource."""
+    """Return the attributes of a span or resource."""
     found = dict[str, Any]()
     for one in told.attributes:
         kind = one.value.WhichOneof("value")
@@ -74,7 +74,7 @@ def facts(told: Any) -> dict[str, Any]:
 
 
 def told(span: Span, expected: dict[str, Any]) -> bool:
-    """True if a span has these attributes."""
+    """Return True if a span has these attributes."""
     return facts(span).items() >= expected.items()
 
 
@@ -94,7 +94,7 @@ def prepare(world: World, collector: Collector) -> None:
 
 
 def script(body: Json) -> Reply:
-    """A turn that gives out a task, which reads two files, of which one is not there."""
+    """Return the model's answers for a turn with a task that reads two files, one of them missing."""
     answered = body["messages"][-1]["content"][-1]["type"] == "tool_result"
     if "carry out one task" in json.dumps(body["system"]):
         calls = [tool_use("read_file", {"path": name}) for name in ("small.txt", "SECRET-PLAN.txt")]

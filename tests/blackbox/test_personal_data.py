@@ -1,4 +1,4 @@
-"""Everything of one person is given out, and erased from whatever is kept; the others go on."""
+"""Export and erasure of all data of one person. Data of other people stays."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from tests.blackbox.conftest import START_SECONDS, World, eventually
 ANN, BOB = 7_310_001, 7_310_002
 GROUP = -100_731
 SECRET = "鯨のひみつ"
-"""In everything that Ann writes and is answered."""
+"""Word in all messages of Ann and in all answers to her."""
 OF_BOB = "Bob's own words"
 
 
 async def command(root: Path, *words: str) -> tuple[int, str]:
-    """The exit code of a command of `shipmate`, and what it printed."""
+    """Run a command of `shipmate`, and return its exit code and output."""
     code, out, err = await quick.run(*words, "--dir", str(root))
     return code, out.decode() + err
 
 
 def holds(root: Path, words: str) -> list[str]:
-    """The files under `.ship` that hold words, as they are or in what is compressed."""
+    """Return the files below `.ship` that contain a text, plain or compressed."""
     found = []
     for path in sorted((root / ".ship").rglob("*")):
         data = path.read_bytes() if path.is_file() else b""
@@ -43,7 +43,7 @@ def holds(root: Path, words: str) -> list[str]:
 
 @pytest.fixture
 async def told(world: World) -> World:
-    """Ann has spoken alone with the bot and in a group with Bob; the gateway has stopped."""
+    """Ann has written to the bot in a direct chat and in a group with Bob. The gateway has stopped."""
     world.config["channels"]["telegram"]["allow"] = ["*"]
     world.process.env["SMA_LOG_LLM_PAYLOAD"] = "1"
     await world.start("telegram")

@@ -1,4 +1,4 @@
-"""Where words come from and go to when a platform is in disorder: updates twice and in parts, threads told of late, places that are gone."""
+"""Disorder of a platform: repeated and partial updates, threads that are reported late, deleted chats."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ APART = 1.2
 
 
 def said(body: Any) -> list[str]:
-    """The words of each message of a person."""
+    """Return the texts of each message of a person."""
     words = [one["content"] for one in body["messages"] if one["role"] == "user"]
     return [block["text"] for content in words for block in content if block.get("type") == "text"]
 
 
 def slack_room(world: World, channel: str) -> str:
-    """A channel in which Ann and Bob are let in, and Eve is not."""
+    """Create a Slack channel. Ann and Bob have access, Eve has not."""
     world.config["channels"]["slack"]["allow"] = [ANN, BOB]
     return world.slack.add_channel(channel, members=[ANN, BOB, "U0EVE"])
 

@@ -1,4 +1,6 @@
-"""Nobody plants code from a chat: what Shipmate, its interpreter or `make` would run is not written, whatever rules allow."""
+"""A chat cannot plant code: files that Shipmate, Python or `make` would run are not written, even if rules allow
+writing.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ TARGETS = (
 
 @pytest.fixture
 def code(tmp_path: Path) -> Path:
-    """A clone, as far as it matters here, with what Python has compiled of it."""
+    """Create the relevant part of a clone, with compiled Python files."""
     code = tmp_path / "around" / "code"
     for package in ("bot", "channels"):
         shutil.copytree(PROJECT / package, code / package)

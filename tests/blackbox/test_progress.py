@@ -1,4 +1,4 @@
-"""Work that a turn gives out is shown while it goes on, and summed up: through real client libraries."""
+"""Tasks of a turn are shown while they run, and their results are combined."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ COUNT = 4
 
 
 class Tasks:
-    """A model that gives out tasks, whose own answers come when they may."""
+    """A model that starts tasks. The answers of tasks are sent when the test allows them."""
 
     def __init__(self) -> None:
         self.go = asyncio.Event()

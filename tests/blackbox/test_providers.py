@@ -1,4 +1,6 @@
-"""Endpoints that speak the Messages API in a way of their own, and settings that lead to none: read, or told to those who can mend it."""
+"""Endpoints with deviations from the Messages API, and wrong addresses: Shipmate reads the answer or reports the
+fault to operators.
+"""
 
 from __future__ import annotations
 

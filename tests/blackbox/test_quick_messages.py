@@ -1,4 +1,4 @@
-"""Messages typed in a row are one question, through the real client libraries; also when the process dies between them."""
+"""Messages in quick succession are one question, also if the process is killed between them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LINES = ("first line", "第二行", "and the third")
 
 
 def said(body: Any) -> list[str]:
-    """The last words of each message of a person."""
+    """Return the last block of each message of a person."""
     return [one["content"][-1].get("text", "") for one in body["messages"] if one["role"] == "user"]
 
 
@@ -24,13 +24,13 @@ async def taken_in(world: World, count: int) -> None:
 
 
 class Side:
-    """A person who types on one platform, in one conversation."""
+    """A person who writes in one conversation on one platform."""
 
     def __init__(self, world: World, channel: str) -> None:
         self.world, self.slack = world, channel == "slack"
         self.root: str | None = None
         self.last: Any = None
-        """The update of the last line on Telegram."""
+        """Telegram update of the last message."""
         world.only(channel)
 
     async def say(self, words: str) -> None:
@@ -48,7 +48,7 @@ class Side:
         return self.world.texts()
 
     def seen(self) -> list[str]:
-        """The lines that bear the sign of having been seen."""
+        """Return the messages with the reaction that marks a message as seen."""
         if self.slack:
             posts = self.world.slack.world.rooms[ROOM].posts.values()
             return [one.text for one in posts if [each["name"] for each in one.reactions] == ["eyes"]]
@@ -71,7 +71,7 @@ def side(world: World, request: pytest.FixtureRequest) -> Side:
 
 
 class Held:
-    """A model that answers once it may, with what it was asked."""
+    """A model that answers with the question when the test allows it."""
 
     def __init__(self, world: World) -> None:
         self.gate = asyncio.Event()

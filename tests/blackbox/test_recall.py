@@ -1,4 +1,4 @@
-"""What is found of other chats, through the whole pipeline: by who is in them at that moment, and by nobody else."""
+"""Recall of other chats: only current members of a chat find its messages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LOOKED = {"scope": "mine", "keyword": "鯨"}
 
 
 def answer(body: Json) -> Reply:
-    """Looks in all chats where it is told to."""
+    """Return the model's answer: a search of the person's chats if the message says so."""
     last = json.dumps(body["messages"][-1])
     if "look everywhere" in last and "tool_result" not in last:
         return reply(tool_use("chat_load_history", LOOKED))
@@ -22,7 +22,7 @@ def answer(body: Json) -> Reply:
 
 
 async def said(world: World, words: str, *, channel: str, user: str) -> str:
-    """Say something that opens a conversation and wait for the answer; what the model was sent last."""
+    """Send the first message of a conversation, wait for the answer, and return the model's last request."""
     root = await world.slack.say(words, channel=channel, user=user)
     await world.slack.until(lambda: len(world.slack.replies(channel, root)) == 1)
     return json.dumps(world.model.bodies[-1]["messages"], ensure_ascii=False)

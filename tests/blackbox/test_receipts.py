@@ -1,4 +1,4 @@
-"""What became of a turn and what a chat has used, as people ask for it, over a kill."""
+"""`/receipt` and `/stats` show the actions of a turn and the usage of a chat, also over a kill."""
 
 from __future__ import annotations
 

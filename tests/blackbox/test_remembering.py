@@ -1,4 +1,4 @@
-"""What was said stays with the model: behind the cap of messages, behind compactions, and in a new conversation."""
+"""The model remembers messages beyond the cap, after compactions, and in a new conversation."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def words(body: Any) -> str:
 
 
 def of_turns(world: World) -> list[Any]:
-    """The requests of turns."""
+    """Return the requests of turns."""
     return [body for body in world.model.bodies if not {"<memory_task>", "<summary_task>"} & tasks(body)]
 
 
@@ -47,7 +47,7 @@ def sends(remembers: Callable[[Any], str]) -> Callable[[Any], Any]:
 
 
 async def say(world: World, *said: str, chat_id: int = PERSON) -> None:
-    """Each is answered, and its turn over, before the next one is said, in Telegram."""
+    """Send messages in Telegram. Each turn ends before the next message is sent."""
     for one in said:
         turns, texts = ended(world), len(world.texts(chat_id))
         world.telegram.say(one, chat_id=chat_id, user_id=PERSON)

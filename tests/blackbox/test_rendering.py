@@ -1,4 +1,4 @@
-"""What a model writes as people see it: messages that are filled, marks over a cut, words that hold marks, answers without words."""
+"""Rendering of the model's text: full messages, markup over a split, words with markup characters, empty answers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BLANKS = ("\u200b", "\u2800", "\u202e", " \ufeff\u3164\n")
 
 
 def covered(message: Seen, kind: str) -> list[str]:
-    """The words that entities of a kind cover."""
+    """Return the texts that entities of a kind cover."""
     raw = message.text.encode("utf-16-le")
     spans = [(one["offset"] * 2, one["length"] * 2) for one in message.entities if one["type"] == kind]
     return [raw[at : at + length].decode("utf-16-le") for at, length in spans]
@@ -36,7 +36,7 @@ def filled(messages: list[Seen]) -> bool:
 
 
 def full_of_words(kind: str) -> Callable[[list[Seen]], bool]:
-    """All words are of a kind, in two messages of which the first is full."""
+    """Return a check that all text has this entity, in two messages of which the first is full."""
 
     def check(messages: list[Seen]) -> bool:
         whole = " ".join(one.text for one in messages)

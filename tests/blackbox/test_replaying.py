@@ -1,4 +1,4 @@
-"""`shipmate replay` beside the real process: what was sent is shown as it was, byte for byte, whoever sent it."""
+"""`shipmate replay` shows all recorded requests byte for byte while the gateway runs."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def worker(body: Json) -> bool:
 
 
 def script(body: Json) -> Reply:
-    """A turn shares its work out; each worker looks for skills once."""
+    """Return the model's answers for a turn with tasks, each of which lists the skills once."""
     last = json.dumps(body["messages"][-1])
     if is_synthesis(body):
         return reply("All of it.")
@@ -104,7 +104,7 @@ async def test_everything_that_was_sent_is_shown(world: World) -> None:
 
 
 def named(world: World) -> set[str]:
-    """The tasks that the log tells of."""
+    """Return the task ids in the log."""
     return {line["details"]["task"] for line in world.log() if line["kind"] == "task"}
 
 
@@ -178,7 +178,7 @@ async def test_a_memory_and_a_summary_are_shown_too(world: World) -> None:
 
 
 def purposes(world: World) -> set[str]:
-    """Of the requests that were answered."""
+    """Return the purposes of the answered requests."""
     return {line["details"]["purpose"] for line in world.log() if line["kind"] == "llm_response"}
 
 

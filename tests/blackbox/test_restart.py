@@ -1,4 +1,4 @@
-"""Stopped or killed, it goes on: nothing taken in is lost, nothing delivered is repeated, the history is the same."""
+"""After a stop or a kill, no confirmed message is lost, no answer is repeated, and the history is unchanged."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.blackbox.conftest import ANN, ROOM, START_SECONDS, World, eventually,
 
 
 def blocks(body: Any) -> list[Any]:
-    """The messages of a request without the marks for the cache."""
+    """Return the messages of a request without cache markers."""
     return [
         {**m, "content": [{k: v for k, v in b.items() if k != "cache_control"} for b in m["content"]]}
         for m in body["messages"]

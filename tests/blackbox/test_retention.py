@@ -1,4 +1,4 @@
-"""`history.keepDays` of the real process: what is beyond its days goes from the disk, is told, and is found no more."""
+"""`history.keepDays`: older data is deleted from the disk, and neither the model nor a search finds it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OLD = 1_700_000_000_000
 
 
 def write_archive(world: World, chat: int, words: str) -> None:
-    """What was said long ago, as an earlier version left it."""
+    """Write old messages as an earlier version did."""
     line = {"v": 1, "ts": OLD, "channel": "telegram", "chatId": str(chat), "chatKey": f"telegram:chat:{chat}"}
     folder = world.root / ".ship" / "chats"
     folder.mkdir(parents=True, exist_ok=True)
@@ -47,7 +47,7 @@ async def test_what_is_beyond_its_days_goes_and_what_is_not_stays(world: World) 
 
 
 async def passed(world: World, days: float) -> None:
-    """Let time pass on the clock of the process."""
+    """Advance the clock of the process."""
     reader, writer = await asyncio.open_unix_connection(world.root / "clock")
     writer.write(json.dumps({"pass": days * 86_400}).encode() + b"\n")
     await reader.readline()
@@ -69,14 +69,14 @@ async def quiet(world: World, days: float) -> None:
 
 
 async def transcript(world: World) -> list[dict[str, Any]]:
-    """What the model was told in the chat, as an operator sees it."""
+    """Return the model's transcript of the chat, as an operator sees it."""
     command = (sys.executable, "-m", "bot", "history", KEY, "--transcript", "--dir", str(world.root))
     shown = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
     return [json.loads(line) for line in (await shown.communicate())[0].splitlines()]
 
 
 def requests(world: World) -> int:
-    """The number of requests to the model that are on file."""
+    """Return the number of recorded requests."""
     with contextlib.closing(sqlite3.connect(world.root / ".ship" / "requests.db", timeout=5)) as file:
         (count,) = file.execute("SELECT count(*) FROM requests").fetchone()
     return int(count)

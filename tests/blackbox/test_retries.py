@@ -8,7 +8,7 @@ from tests.blackbox.conftest import ANN, PERSON, World, eventually
 from tests.blackbox.test_streaming import told
 
 TRIES = 3
-"""Calls that a model which breaks off gets."""
+"""Number of calls that a failing model gets."""
 
 
 def with_buttons(world: World) -> list[Json]:
@@ -52,7 +52,7 @@ async def test_in_slack_too(world: World) -> None:
 
 
 def echo(body: Json) -> str:
-    """A model that says what it was asked last."""
+    """Return an answer with the newest question."""
     last = [one for one in body["messages"] if one["role"] == "user"][-1]
     return f"re: {last['content'][-1]['text']}"
 

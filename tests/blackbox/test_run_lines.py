@@ -1,4 +1,4 @@
-"""Each run begins and ends with a line of the log, which says how the run before it ended."""
+"""Each run begins and ends with a log line. The first line says how the previous run ended."""
 
 from __future__ import annotations
 

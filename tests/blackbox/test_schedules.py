@@ -1,4 +1,4 @@
-"""A job that is due in a real process: answered once in its place, whenever that process is killed."""
+"""A due job is answered once, in its chat, wherever the process is killed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ANSWER = "It is sunny. ☀️"
 
 
 def planning(when: Callable[[], str]) -> Callable[[Any], Reply | str]:
-    """A model that plans a job when it is asked to remind, and does it when it is due."""
+    """A model that creates a job for a reminder, and answers when the job is due."""
 
     def script(body: Any) -> Reply | str:
         last = body["messages"][-1]["content"]
@@ -50,7 +50,7 @@ def ahead(seconds: float) -> datetime:
 
 
 async def jump(world: World, seconds: float = 3_610.0) -> None:
-    """So much passes for the process, an hour and a bit unless told otherwise."""
+    """Advance the clock of the process; the default is a little more than an hour."""
     reader, writer = await asyncio.open_unix_connection(world.root / "clock")
     writer.write(json.dumps({"jump": seconds}).encode() + b"\n")
     with contextlib.suppress(ConnectionResetError):  # it may die of what is due then
@@ -59,7 +59,7 @@ async def jump(world: World, seconds: float = 3_610.0) -> None:
 
 
 async def planned(world: World) -> None:
-    """A job that is due in an hour, and a process that was killed before."""
+    """Create a job that is due in an hour, and kill the process before."""
     world.model.script(planning(in_an_hour))
     await world.start("telegram")
     world.telegram.say("remind me")
@@ -147,7 +147,7 @@ async def test_a_clock_set_forward_by_years_is_no_work(world: World) -> None:
 
 
 def worked(world: World) -> float:
-    """Seconds for which the process has had a processor."""
+    """Return the CPU seconds of the process."""
     fields = Path(f"/proc/{world.process.pid}/stat").read_text().rpartition(")")[2].split()
     return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
 

@@ -16,7 +16,7 @@ KEY = f"telegram:chat:{PERSON}"
 
 
 def answer(body: Json) -> Reply:
-    """Looks for what somebody asks to have found; what it gets stands before the question."""
+    """A model that searches for the requested words, and answers with the results."""
     last = json.dumps(body["messages"][-1], ensure_ascii=False)
     if "find the" in last and "tool_result" not in last:
         return reply(tool_use("chat_load_history", {"queries": ["our swordfish", "剑鱼在哪里"]}))

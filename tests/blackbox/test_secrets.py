@@ -1,4 +1,4 @@
-"""Secrets that are known at the start are nowhere: said, sent, answered and failed with in every form, and then looked for."""
+"""Known secrets appear nowhere, although people, tools and failures contain them in every form."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ PAGES = (
 
 
 def said(secret: str) -> list[str]:
-    """A secret in the forms in which somebody, or a program, may write it."""
+    """Return a secret in the forms in which a person or a program may write it."""
     raw = secret.encode()
     return [
         secret,
@@ -57,13 +57,13 @@ def said(secret: str) -> list[str]:
 
 
 def looked_for(secret: str) -> set[bytes]:
-    """What must be nowhere: every form that the product knows of, each also as JSON would hold it."""
+    """Return all forms that must not appear: the forms that the product knows, each also escaped as JSON."""
     found = forms(secret)
     return {one.encode() for form in found for one in (form, json.dumps(form)[1:-1])}
 
 
 class Everywhere:
-    """All that a gateway leaves on disk, prints, shows and sends, by its place."""
+    """Collects everything that a gateway stores, prints, shows and sends, by place."""
 
     def __init__(self, world: World, file: Path) -> None:
         self._world = world

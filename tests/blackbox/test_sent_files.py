@@ -1,4 +1,4 @@
-"""Files that a turn makes and sends: they arrive whole, once, whatever becomes of the original and of the process."""
+"""Files that a turn sends arrive complete and once, even if the original is deleted or the process is killed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ REPEATED = say("delivery.repeated")
 
 
 class Reader:
-    """A person on one platform who gets files."""
+    """A person on one platform who receives files."""
 
     def __init__(self, world: World, channel: str) -> None:
         self.world, self.channel = world, channel
@@ -68,13 +68,13 @@ def making(content: str = WORDS) -> Any:
 
 
 async def settled(world: World) -> None:
-    """Nothing is kept for sending any more, and the turn has ended."""
+    """Wait until no file is queued for sending and the turn has ended."""
     folder = world.root / ".ship" / "outgoing"
     await eventually(lambda: not (folder.is_dir() and list(folder.iterdir())))
 
 
 async def archived(world: World, words: str) -> None:
-    """The archive has this as the answer."""
+    """Check that the archive contains this answer."""
     await eventually(lambda: any(one["role"] == "assistant" for one in world.archive()))
     assert [one["text"] for one in world.archive() if one["role"] == "assistant"] == [words]
 
@@ -194,7 +194,7 @@ async def test_killed_before_the_answer_comes_it_is_found_or_marked(world: World
 
 
 async def test_killed_while_the_same_file_goes_out_again_both_arrive(world: World, reader: Reader) -> None:
-    """What was delivered before is not taken for what the crash has lost."""
+    """A message delivered before the crash is not mistaken for the lost one."""
     await world.start()
     world.model.script(making())
     await reader.ask("make me a table")

@@ -1,4 +1,4 @@
-"""People who come from ShipMyAgent: what they type and bring is understood, or answered with what is right here."""
+"""Commands and settings of ShipMyAgent work, or the error message says what to use instead."""
 
 from __future__ import annotations
 

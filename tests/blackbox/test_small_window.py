@@ -1,4 +1,4 @@
-"""A model with a small window: tools give way first, and a person who says hello gets an answer."""
+"""A model with a small context window: tools are left out first, and a short message gets an answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An answer that is shown while the model writes it: in one message, through real client libraries, over deaths and stops."""
+"""A streamed answer is one message, also over kills and stops."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ANSWER = WORDS.strip()
 
 
 def with_gates(*gates: tuple[float, Frame]) -> Callable[[list[Frame]], list[Frame]]:
-    """Frames that wait at these parts of the answer."""
+    """Return an edit of stream frames that inserts gates at these parts of the answer."""
 
     def edit(frames: list[Frame]) -> list[Frame]:
         for part, gate in sorted(gates, key=lambda one: -one[0]):
@@ -37,7 +37,7 @@ def told(words: str, *gates: tuple[float, Frame]) -> Any:
 
 
 def shown(world: World) -> list[str]:
-    """Every text that was ever sent to Telegram, final or not."""
+    """Return every text that was sent to Telegram, final or not."""
     calls = [*world.telegram.called("sendMessage"), *world.telegram.called("editMessageText")]
     return [str(call.params["text"]) for call in calls]
 
@@ -164,7 +164,7 @@ async def test_killed_before_it_is_known_where_a_stream_stands_the_answer_is_who
 
 
 async def in_slack(world: World, asked: str, seen: Callable[[str], bool], channel: str = "D0ANN") -> None:
-    """Until the one message of the answer is so."""
+    """Wait until the only message of the answer satisfies a condition."""
     await world.slack.until(lambda: [seen(one.text) for one in world.slack.replies(channel, asked)] == [True])
 
 

@@ -1,4 +1,4 @@
-"""A group that becomes a supergroup: Telegram gives it another id, and the conversation goes on."""
+"""A group becomes a supergroup and gets another id. The conversation continues."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OTHER = 3003
 
 
 async def begun(world: World, *, admitted: int = OLD) -> None:
-    """A conversation in a group, in which everybody may talk to the bot."""
+    """Start a conversation in a group whose members have access."""
     world.config["channels"]["telegram"]["allow"] = [str(admitted)]
     world.model.script(lambda body: f"answer {sum(one['role'] == 'user' for one in body['messages'])}")
     await world.start("telegram")

@@ -1,4 +1,4 @@
-"""Tasks in the real process: side by side, asked about, stopped, cut off by kill -9, and found again afterwards."""
+"""Tasks in the real process: parallel tasks, approvals, stops, and recovery after kill -9."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ async def test_several_tasks_work_side_by_side_ask_and_come_back_as_one(world: W
 
 
 def hold(world: World) -> None:
-    """Give out four tasks whose answers never come."""
+    """Start four tasks whose answers never arrive."""
     world.only("telegram")
     never = asyncio.Event()
 

@@ -1,4 +1,4 @@
-"""`shipmate chat` as a person at a terminal uses it."""
+"""`shipmate chat` on a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`shipmate trace` and `shipmate history --transcript`: the path of one turn, and what the model was told."""
+"""`shipmate trace` shows the path of one turn, `shipmate history --transcript` the model's messages."""
 
 from __future__ import annotations
 

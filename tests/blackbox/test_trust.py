@@ -24,11 +24,11 @@ ACTS: dict[str, tuple[str, dict[str, Any]]] = {
     "write": ("write_file", {"path": "docs/plan.md", "content": "The plan."}),
     "read": ("read_file", {"path": "notes.md"}),
 }
-"""What the model does, by a word of the newest own words."""
+"""Actions of the model, by a word of the person's newest text."""
 
 
 def own(body: dict[str, Any]) -> str:
-    """The newest words of a person's own in a request."""
+    """Return the person's newest own text in a request."""
     said = [one for one in body["messages"] if one["role"] == "user" and one["content"][-1]["type"] == "text"]
     last = said[-1]["content"][-1]["text"] if said else ""
     return "" if last.startswith("<") else str(last)
@@ -68,7 +68,7 @@ async def test_an_ordinary_morning_asks_for_three_presses(world: World) -> None:
     asked = 0
 
     async def ask(who: str, words: str, thread: str | None = None, **more: Any) -> str:
-        """A request that is answered; who is asked by it says yes."""
+        """Send a request, approve its questions, and return the answer."""
         nonlocal asked
         ts = await slack.say(f"<@U0SHIP> {words}", channel=ROOM, user=who, thread_ts=thread, **more)
         root, before = thread or ts, len(slack.replies(ROOM, thread or ts))
@@ -119,7 +119,7 @@ OTHER, GROUP = 2002, -100500
 
 
 def question(world: World) -> dict[str, Any]:
-    """The question that stands in the chat of `PERSON`, with its buttons."""
+    """Return the open question in the chat of `PERSON`, with its buttons."""
     found = (one for one in world.telegram.chats[PERSON].messages.values() if "reply_markup" in one)
     return next(found, {})
 
@@ -130,7 +130,7 @@ def buttons(world: World) -> dict[str, str]:
 
 
 async def said(world: World, words: str, chat: int = PERSON, reply_to: int | None = None) -> list[str]:
-    """What is heard after these words."""
+    """Send a text, and return the bot's next message."""
     before = len(world.texts(chat))
     world.telegram.say(words, chat_id=chat, user_id=PERSON if chat < 0 else None, reply_to=reply_to)
     await world.telegram.until(lambda: whole(world.texts(chat), before + 1), START_SECONDS)
@@ -196,7 +196,7 @@ async def test_foreign_text_fades(world: World) -> None:
 
 @fast
 async def test_what_was_allowed_for_longer_is_listed_and_taken_back(world: World) -> None:
-    """Over a restart too; what is allowed for today is asked about tomorrow."""
+    """The approval survives a restart. An approval for today ends tomorrow."""
     world.config |= {"operators": [f"telegram:{PERSON}"], "permissions": {"ask": ["run_shell(uptime)"]}}
     world.config["channels"]["telegram"]["allow"] = [str(OTHER)]
     world.model.script(obeys)

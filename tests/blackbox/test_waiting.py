@@ -18,7 +18,7 @@ DAY = 86_400.0
 
 
 async def board(world: World, person: int, args: str = "") -> str:
-    """What the command answers."""
+    """Send the command, and return its answer."""
     before = len(world.texts(person))
     world.telegram.say(f"/waiting {args}".strip(), chat_id=person)
     await world.telegram.until(lambda: len(world.texts(person)) > before)
@@ -128,7 +128,7 @@ async def press(browser: aiohttp.ClientSession, page: str, choice: str, of: str,
 
 
 async def eventually_left(browser: aiohttp.ClientSession, page: str, words: list[str]) -> None:
-    """Wait until the board shows nothing else."""
+    """Wait until the web page's board shows exactly these items."""
     left: list[str] = []
     async with asyncio.timeout(START_SECONDS):
         while left != words:

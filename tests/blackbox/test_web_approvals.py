@@ -1,4 +1,4 @@
-"""A question in the web chat: buttons for who may decide, over a reload and a restart, and decided for every tab at once."""
+"""Questions in the web chat: buttons for people who may decide, reloads, restarts, and several tabs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ALL = ["once", "chat", "always", "deny"]
 
 
 class Tabs(AsyncExitStack):
-    """The open pages of one browser; each is closed with it."""
+    """The open pages of one browser."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class Tabs(AsyncExitStack):
 
 
 async def until_question(stream: Stream) -> dict[str, Any]:
-    """The question as a page is shown it, from its history or as it comes."""
+    """Return the question as a page gets it, from the history or as an event."""
     while True:
         name, data = await stream.next()
         for message in data["messages"] if name == "history" else [data]:

@@ -1,4 +1,4 @@
-"""The conversations of a person of the web page: apart from each other, listed, searched, renamed, and erased with their person."""
+"""Several conversations of one web user: separate, listed, searched, renamed and erased."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Person:
         return stream
 
     async def say(self, words: str, conversation: str = "first", answer: str = "") -> None:
-        """Say something; wait for this answer, if one is named."""
+        """Send a message, and wait for the answer if one is given."""
         stream = await self.open(conversation)
         body = {"text": words, "clientId": f"m{next(CLIENT_IDS)}", "conversation": conversation}
         async with self._http.post(f"{self.page}/api/messages", json=body) as answered:

@@ -1,4 +1,4 @@
-"""Who may open the web chat, and who is an operator there: this user, another one of the machine, a proxy, a link."""
+"""Access to the web chat and operators' rights there: this user, another user of the machine, a proxy, a link."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ print(json.dumps([answer.status, answer.headers.get("Set-Cookie"), answer.read(2
 
 
 async def as_other(address: str, cookie: str = "") -> tuple[int, str | None, str]:
-    """What a program of another user of this machine gets."""
+    """Return the response to a program of another user of this machine."""
     process = await asyncio.create_subprocess_exec(
         "/usr/bin/env",
         "python3",
@@ -52,13 +52,13 @@ async def as_other(address: str, cookie: str = "") -> tuple[int, str | None, str
 
 @pytest.fixture
 async def page(world: World) -> str:
-    """The address of the web chat of a Shipmate that runs."""
+    """Start a Shipmate, and return the address of its web chat."""
     await world.start("web")
     return world.process.ready_line.split()[2]
 
 
 def printed(world: World) -> str:
-    """The link that was printed at the start."""
+    """Return the link that was printed at the start."""
     (link,) = re.findall(r"http://\S+/open/\S+", "\n".join(world.process.lines))
     return str(link)
 

@@ -1,4 +1,4 @@
-"""`web_search`: what the search engine is told, what the model gets of it, who is asked first, and what it costs."""
+"""`web_search`: the query to the search engine, the results for the model, approvals, and cost."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SERVERS = {"server_tool_use": {"web_search_requests": 2, "web_fetch_requests": 0
 
 
 def found() -> Answer:
-    """What the provider's search answers with."""
+    """Answer of the provider's search."""
     call = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": QUERY}}
     result = HIT | {"type": "web_search_result", "encrypted_content": "x", "page_age": None}
     cited = HIT | {"type": "web_search_result_location", "cited_text": "Rain.", "encrypted_index": "x"}
@@ -39,7 +39,7 @@ def searching(body: Any) -> Answer:
 
 
 def results(world: World) -> list[str]:
-    """What the model got of its searches."""
+    """Return the search results in the model's requests."""
     return [
         str(block["content"])
         for body in world.model.bodies
@@ -49,7 +49,7 @@ def results(world: World) -> list[str]:
 
 
 class Engine(Loopback):
-    """SearXNG and Brave's search, by their documents."""
+    """Fakes of SearXNG and Brave's search, after their documentation."""
 
     def routes(self, app: web.Application) -> None:
         app.router.add_get("/search", self._searxng)

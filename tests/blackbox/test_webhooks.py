@@ -1,4 +1,4 @@
-"""The process behind a load balancer: platforms post their events, whoever else posts is refused, and a kill loses nothing."""
+"""Webhooks behind a load balancer: only the platforms' posts are accepted, and a kill loses no event."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def start(world: World) -> tuple[str, str]:
 
 
 def _openings(world: World) -> list[dict[str, Any]]:
-    """Where each start began to listen, oldest first."""
+    """Return the log details of each server start (host and port), oldest first."""
     return [one["details"] for one in world.log() if one["kind"] == "channel" and "port" in one["details"]]
 
 
