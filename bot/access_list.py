@@ -10,7 +10,7 @@ The file does not contain the text of their messages.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -167,39 +167,34 @@ class AccessList:
         if now - self._looked >= LOOK_EVERY:
             self._looked = now
             try:
-                if self._stat() != self._stamp:
-                    self._load()
+                self._load()
                 self._problem = None
             except errors.ConfigError as error:
                 self._problem = str(error)
         return self._file.channels
 
     def _load(self) -> None:
-        stamp = self._stat()
+        """Read the file if it has changed. Raises `errors.ConfigError`."""
+        stamp: tuple[int, ...] | None = None
         try:
-            data = self._disk.read(self._path)
-            # A file that exists but is empty has been truncated, so it counts as damaged.
-            self._file = _File() if stamp is None and not data else _File.model_validate_json(data)
+            with suppress(FileNotFoundError):
+                found = self._path.stat()
+                stamp = (found.st_mtime_ns, found.st_ino, found.st_size)
+            if stamp != self._stamp:
+                data = self._disk.read(self._path)
+                # A file that exists but is empty has been truncated, so it counts as damaged.
+                self._file = _File() if stamp is None and not data else _File.model_validate_json(data)
+                self._stamp = stamp
         except ValidationError as error:
             raise self._unreadable(error.errors()[0]["msg"]) from None
         except OSError as error:
             raise self._unreadable(f"{error.strerror}") from None
-        self._stamp = stamp
 
     def _unreadable(self, what: str) -> errors.ConfigError:
         return errors.ConfigError(
             f"{self._path.parent.name}/{self._path.name}: found {what}; expected the lists that `shipmate allow` "
             "writes; mend it, or delete it to start with empty lists"
         )
-
-    def _stat(self) -> tuple[int, ...] | None:
-        try:
-            found = self._path.stat()
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise self._unreadable(f"{error.strerror}") from None
-        return (found.st_mtime_ns, found.st_ino, found.st_size)
 
     @contextmanager
     def _changed(self, channel: str) -> Iterator[ChannelLists]:
