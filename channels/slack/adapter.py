@@ -283,10 +283,8 @@ class SlackChannel(Channel):
         return files.fetch(self._started.client, attachment, most=most, patience=self._call_seconds)
 
     def permalink(self, line: ArchiveLine) -> str | None:
-        site, ts = (
-            "" if self._started is None else self._started.me.site,
-            _TS.fullmatch(line.message_id or ""),
-        )
+        ts = _TS.fullmatch(line.message_id or "")
+        site = "" if self._started is None else self._started.me.site
         if ts is None or line.chat_key.channel != self.name or urlsplit(site).scheme != "https":
             return None
         return f"{site.rstrip('/')}/archives/{line.chat_key.chat_id}/p{ts[1]}{ts[2]}"

@@ -15,13 +15,12 @@ from channels.http_api import ApiAnswer, ask, unreachable
 from channels.slack.manifest import SlackSettings
 
 _MANIFEST = Path(__file__).with_suffix(".toml").read_text("utf-8")
-SCOPES: list[str] = tomllib.loads(_MANIFEST)["oauth_config"]["scopes"][
-    "bot"
-]  # OAuth scopes that Shipmate uses
+SCOPES: list[str] = tomllib.loads(_MANIFEST)["oauth_config"]["scopes"]["bot"]
+"""OAuth scopes that Shipmate uses."""
 MOST_PEOPLE = 20  # Max people of the allow list that one check looks up at Slack
 APP_SCOPE = "connections:write"
 _PASSING = frozenset({"fatal_error", "internal_error", "ratelimited", "service_unavailable"})
-_NO_AGENT = frozenset({"access_denied", "not_allowed", "not_authorized", "unknown_method"})
+NO_AGENT = frozenset({"access_denied", "not_allowed", "not_authorized", "unknown_method"})
 """Error codes that mean that the app is no agent. If the app is an agent, Slack answers the test call with another error."""
 _NOWHERE = {"channel_id": "C00000000", "thread_ts": "0.000000", "status": "active"}
 _PAGES = "of your app at https://api.slack.com/apps"
@@ -71,7 +70,7 @@ async def examine(settings: SlackSettings) -> Examination:
             form = {"bot": str(bot.body["bot_id"])}
             made = (await ask(f"{root}/bots.info", token=bot_token, form=form)).body.get("bot")
             agent = await ask(f"{root}/agents.sessions.setStatus", token=bot_token, form=_NOWHERE)
-            if agent.body.get("error") in _NO_AGENT:
+            if agent.body.get("error") in NO_AGENT:
                 found = "the app is no agent: Slack shows no stop button and no titles"
                 remedy = (
                     f'paste the manifest that `shipmate init` prints at "App Manifest" {_PAGES}, {_INSTALL}'

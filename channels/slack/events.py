@@ -93,13 +93,15 @@ class SocketConnection(SocketModeClient):
         parts = urlsplit(url)
         if parts.scheme != "wss" and not (parts.scheme == "ws" and parts.hostname in LOOPBACK):
             raise ValueError("not the URL of an encrypted WebSocket")
-        connect, timeout = (
-            self.aiohttp_client_session.ws_connect,
-            aiohttp.ClientWSTimeout(ws_close=CLOSE_SECONDS),
-        )
-        how: Any = {"autoping": False, "heartbeat": self.ping_interval, "proxy": self.proxy}
+        timeout = aiohttp.ClientWSTimeout(ws_close=CLOSE_SECONDS)
+        how: Any = {
+            "autoping": False,
+            "heartbeat": self.ping_interval,
+            "proxy": self.proxy,
+            "timeout": timeout,
+        }
         async with asyncio.timeout(self._connect_seconds):
-            self.current_session = await connect(url, timeout=timeout, **how)
+            self.current_session = await self.aiohttp_client_session.ws_connect(url, **how)
 
     async def receive_messages(self) -> None:
         clock = self._around.clock

@@ -256,9 +256,8 @@ def read_command(body: Json, me: BotIdentity, now: float) -> Inbound:
     said = unescape(slash.text or "").strip(_LEAD)
     words = said.split(None, 1) or ["help"]
     typed = Command(name=words[0].lstrip("!/").lower(), args=words[1] if len(words) > 1 else "")
-    facts: dict[str, Any] = (
-        {"command": typed} if typed.name in _COMMANDS or _is_misspelt(typed) else {"text": said}
-    )
+    is_command = typed.name in _COMMANDS or _is_misspelt(typed)
+    facts: Json = {"command": typed} if is_command else {"text": said}
     facts |= {"where": {"trigger": slash.trigger_id}, "ts": int(now * 1000), "addressed": "command"}
     return me.inbound(slash.channel_id, None, slash.user_id, f"command:{slash.trigger_id}", **facts)
 
@@ -274,9 +273,8 @@ def read_press(body: Json, me: BotIdentity, now: float) -> Inbound | None:
     if command is None and rating is None:
         return None
     press = _parse(_Press, body)
-    facts: dict[str, Any] = (
-        {"kind": "rating", "answers": press.ts, "rating": rating} if rating else {"command": command}
-    )
+    rated = {"kind": "rating", "answers": press.ts, "rating": rating}
+    facts: Json = rated if rating is not None else {"command": command}
     facts |= {"where": {"press": press.trigger_id}, "ts": int(now * 1000), "addressed": "command"}
     return me.inbound(press.channel, press.thread_ts, press.user, f"press:{press.trigger_id}", **facts)
 

@@ -158,15 +158,11 @@ def _blocks(fallback: str, *blocks: Json) -> Json:
 
 
 def _thumbs(language: str) -> Json:
+    buttons: Json = {}
     with speaking(language):
-        good, bad = (
-            {"text": _plain(say(f"buttons.{which}")), "accessibility_label": say(f"buttons.{which}_label")}
-            for which in ("good", "bad")
-        )
-    buttons = {
-        "positive_button": {**good, "value": "rating good"},
-        "negative_button": {**bad, "value": "rating bad"},
-    }
+        for which, key in (("good", "positive_button"), ("bad", "negative_button")):
+            words, label = _plain(say(f"buttons.{which}")), say(f"buttons.{which}_label")
+            buttons[key] = {"text": words, "accessibility_label": label, "value": f"rating {which}"}
     element = {"type": "feedback_buttons", "action_id": "rating", **buttons}
     return {"type": "context_actions", "elements": [element]}
 
@@ -242,11 +238,8 @@ class Streams:
         """Start a stream and return its `ts`. Return None if the message must be posted instead. After a workspace has
         refused streams as unsupported, no stream is started again.
         """
-        channel, root, words = (
-            message.target["channel"],
-            message.target.get("thread_ts"),
-            render(message.sure),
-        )
+        channel, root = message.target["channel"], message.target.get("thread_ts")
+        words = render(message.sure)
         now = self._clock.monotonic()
         full = len(self._started) == MAX_PER_MINUTE and now - self._started[0] < 60.0
         fits = message.goes_on and is_direct(channel) and words.strip() and not _MAYBE_LINK.search(words)

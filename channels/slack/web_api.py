@@ -23,39 +23,21 @@ from bot.contracts.environment import Clock, Log, cancel_all, ends_within
 from bot.contracts.identity import ChatKey
 from bot.contracts.messages import Inbound
 from bot.words import sentence
-from channels.slack.app import SCOPES
+from channels.slack.app import NO_AGENT, SCOPES
 from channels.slack.manifest import is_direct
 
 CALL_ERRORS = (SlackClientError, aiohttp.ClientError, OSError, ValueError, AttributeError)
 """Exceptions of a call of Slack's library. ValueError and AttributeError mean that the response is no JSON object."""
-_GONE = frozenset(
-    [
-        "channel_not_found",
-        "is_archived",
-        "not_in_channel",
-        "user_is_bot",
-        "user_disabled",
-        "user_not_found",
-        "messages_tab_disabled",
-        "restricted_action",
-        "restricted_action_read_only_channel",
-    ]
+_GONE = re.compile(
+    "channel_not_found|is_archived|not_in_channel|user_(is_bot|disabled|not_found)|messages_tab_disabled|"
+    "restricted_action(_read_only_channel)?"
 )
 """Error codes of a conversation that accepts no message at all. A locked thread is not included, because other threads of
 its conversation accept messages.
 """
 # Error codes after which a call may have succeeded. Slack documents this for `fatal_error` and `internal_error`.
 _UNSURE = frozenset({"fatal_error", "internal_error", "request_timeout", "service_unavailable"})
-UNSUPPORTED = frozenset(
-    [
-        "missing_scope",
-        "not_allowed",
-        "not_allowed_token_type",
-        "not_authorized",
-        "unknown_method",
-        "access_denied",
-    ]
-)
+UNSUPPORTED = NO_AGENT | {"missing_scope", "not_allowed_token_type"}
 """Error codes of lasting refusals: the app is not set up as an agent, its token lacks a scope, or Slack lacks the method."""
 CONFLICT = "streaming_state_conflict"
 """Error code for an edit of a message whose stream is open. Slack itself stops a stream within five minutes."""
@@ -206,7 +188,7 @@ def send_error(error: BaseException) -> errors.DeliveryFailed:
     if isinstance(error, (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, NotConnected)):
         return errors.DeliveryThrottled(f"Slack was not reached: {name(error)}", retry_after=SHORT)
     if isinstance(error, SlackApiError) and not may_pass(error):
-        kind = errors.TargetGone if error_code(error) in _GONE else errors.DeliveryFailed
+        kind = errors.TargetGone if _GONE.fullmatch(error_code(error) or "") else errors.DeliveryFailed
         return kind(f"Slack: {name(error)}")
     return errors.DeliveryUncertain(f"Slack's answer was lost: {name(error)}")
 

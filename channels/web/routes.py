@@ -332,11 +332,8 @@ class WebRoutes:
 
     async def _list(self, request: web.Request) -> web.Response:
         """Return the person's next conversations, most recently active first. `before` is the last one that the page has."""
-        chat, query, before = (
-            _conversation(request, None),
-            request.query.get("q", ""),
-            request.query.get("before"),
-        )
+        chat, before = _conversation(request, None), request.query.get("before")
+        query = request.query.get("q", "")
         after = None if before is None else _conversation(request, before)
         found = await self._intake.conversations(chat, query=query, after=after, limit=_LISTED + 1)
         listed = [self._entry(one) for one in found[:_LISTED]]
