@@ -144,7 +144,8 @@ class ListeningService:
             del self._known[next(iter(self._known))]
 
     async def _decide(self, inbound: Inbound) -> bool:
-        if not _has_words(inbound):
+        # The `/listen` setting does not apply to commands, edits and deletions.
+        if inbound.kind != "message" or inbound.command is not None:
             if not inbound.overheard:
                 return True
             # The changed message decides, not the current `/listen` setting, which may be newer than the message.
@@ -226,11 +227,6 @@ class ListeningService:
         if told is not None and now - told["at"] < DAY:
             return Done()
         return Done(say("turn.unseen"), (Fact(turn.first.chat_key, FactSet(UNSEEN, key, {"at": now})),))
-
-
-def _has_words(inbound: Inbound) -> bool:
-    """Return True for a message to which the `/listen` setting applies. It does not apply to commands, edits and deletions."""
-    return inbound.kind == "message" and inbound.command is None
 
 
 def _build(runtime: Runtime) -> Hooks:

@@ -300,6 +300,7 @@ def recall(
     """Return a page of the lines of these chats that match a query, best first."""
     wanted: Mapping[str, object] = {"role": query.role, "before": query.before, "after": query.after}
     rankings, hits, refused = list[Scored](), list[tuple[int, float, ArchiveLine]](), 0
+    keyword = (query.keyword or "").casefold()
     with index.transaction(db, "DEFERRED"):
         known = (index.chat_named(db, name) for name in dict.fromkeys(names))
         chats = [chat for chat in known if chat is not None and chat.lines]
@@ -317,7 +318,8 @@ def recall(
             fit = [
                 (line, score, one)
                 for line, score in some
-                if (one := said.get(line)) and _is_wanted(one, query)
+                if (one := said.get(line)) is not None
+                if not (query.skip and query.skip(one)) and keyword in one.text.casefold()
             ]
             hits += fit
             refused += len(some) - len(fit)
@@ -345,9 +347,3 @@ def _read(db: sqlite3.Connection, lines: Iterable[int]) -> dict[int, ArchiveLine
         "SELECT line, raw FROM json_each(?) CROSS JOIN lines ON line = value", (json.dumps(sorted(lines)),)
     )
     return {line: said for line, raw in rows if (said := read_line(raw.encode())) is not None}
-
-
-def _is_wanted(line: ArchiveLine, query: RecallQuery) -> bool:
-    if query.skip and query.skip(line):
-        return False
-    return not query.keyword or query.keyword.casefold() in line.text.casefold()
