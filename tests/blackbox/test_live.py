@@ -325,7 +325,7 @@ async def test_progress_says_what_runs_and_goes_with_the_answer_and_what_was_sto
         r"Running cat pipe # \*all\* · \d+ s",
         r"正在运行 cat pipe # \*all\* · .*秒",
         r"Working: 0 of 2 · \d+ s\n▸ A · \d+ s\n▸ B · \d+ s",
-        r"Running cat pipe # \*all\*\n.* · .* s",
+        r"Running `cat pipe # \*all\*` · .* s",
     ]
     await time.until(lambda: all(map(re.fullmatch, forms, shown())))
     world.telegram.say("/stop", chat_id=2003)
