@@ -13,7 +13,7 @@ import pytest
 
 from bot import config, file_access
 from bot.config.ship_file import ShellLimits
-from bot.tools import seccomp
+from bot.tools import isolation
 from bot.tools.isolation import CROWDED, find
 from bot.tools.permissions.protected_code import RunningCode, protected_code
 
@@ -119,11 +119,11 @@ async def test_a_command_ends_if_its_limits_cannot_be_checked(
 
 
 @isolated
-@pytest.mark.skipif(seccomp.program() is None, reason="no filter is written for this machine")
+@pytest.mark.skipif(isolation.syscall_filter() is None, reason="no filter is written for this machine")
 async def test_calls_that_no_command_needs_are_closed(desk: Desk) -> None:
-    _, column = seccomp.MACHINES[os.uname().machine]
+    _, column = isolation.MACHINES[os.uname().machine]
     forbidden, unknown = (
-        [columns[column] for columns in seccomp.CALLS[kind].values() if columns[column] >= 0]
+        [columns[column] for columns in isolation.CALLS[kind].values() if columns[column] >= 0]
         for kind in ("forbidden", "unknown")
     )
     lines = "".join(
@@ -142,7 +142,7 @@ async def test_calls_that_no_command_needs_are_closed(desk: Desk) -> None:
 
 
 @isolated
-@pytest.mark.skipif(seccomp.program() is None, reason="no filter is written for this machine")
+@pytest.mark.skipif(isolation.syscall_filter() is None, reason="no filter is written for this machine")
 async def test_no_terminal_is_typed_into_and_no_space_is_made(desk: Desk) -> None:
     call = "import fcntl; fcntl.ioctl(0, {}, b'x')"
     for number in (0x5412, 0x5412 | 1 << 32, 0x541C):
@@ -154,7 +154,7 @@ async def test_no_terminal_is_typed_into_and_no_space_is_made(desk: Desk) -> Non
 
 
 @isolated
-@pytest.mark.skipif(seccomp.program() is None, reason="no filter is written for this machine")
+@pytest.mark.skipif(isolation.syscall_filter() is None, reason="no filter is written for this machine")
 async def test_no_file_runs_as_somebody_else(desk: Desk) -> None:
     await desk.call(
         "cp /bin/true tool; chmod u+s tool; chmod 6755 tool; chmod g+s tool; install -m 4755 /bin/true two"
@@ -169,13 +169,13 @@ async def test_no_file_runs_as_somebody_else(desk: Desk) -> None:
 
 
 def test_a_machine_that_is_not_known_has_no_filter() -> None:
-    assert seccomp.program("riscv64") is None
-    for name, (_, column) in seccomp.MACHINES.items():
+    assert isolation.syscall_filter("riscv64") is None
+    for name, (_, column) in isolation.MACHINES.items():
         numbers = [
-            one[column] for table in seccomp.CALLS.values() for one in table.values() if one[column] >= 0
+            one[column] for table in isolation.CALLS.values() for one in table.values() if one[column] >= 0
         ]
         assert len(set(numbers)) == len(numbers)
-        assert len(seccomp.program(name) or b"") % 8 == 0
+        assert len(isolation.syscall_filter(name) or b"") % 8 == 0
 
 
 # ------------------------------------------------------------------ the machine
@@ -331,7 +331,7 @@ async def test_a_link_that_is_ours_stays_as_it_is(desk: Desk) -> None:
 
 
 @isolated
-@pytest.mark.skipif(seccomp.program() is None, reason="no filter is written for this machine")
+@pytest.mark.skipif(isolation.syscall_filter() is None, reason="no filter is written for this machine")
 async def test_space_is_written_and_not_set_aside(desk: Desk) -> None:
     lines = "import os; os.posix_fallocate(os.open('new', os.O_CREAT | os.O_RDWR), 0, 300000); print(os.stat('new').st_size)"
     assert await desk.said(f'python3 -c "{lines}"') == "300000"
