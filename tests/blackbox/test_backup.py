@@ -1,4 +1,4 @@
-"""A gateway is backed up under traffic, dies, and goes on elsewhere from the backup."""
+"""Tests of a backup of a running gateway, and of its restore in another folder after a kill."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HELD = 3010
 
 
 async def command(root: Path, *words: str | Path) -> None:
-    """Run a command of `shipmate` to its end."""
+    """Run a `shipmate` command until it ends."""
     code, out, err = await quick.run(*map(str, words), "--dir", str(root))
     assert code == 0, (out, err)
 
@@ -78,7 +78,7 @@ async def test_a_backup_under_traffic_goes_on_elsewhere_with_its_history_and_not
     await world.sent()
     for person in TALKERS:
         after = world.texts(person)[len(before[person]) :]
-        # What was open at the very time of the backup: its person is told, or the answer on its way is repeated and says so.
+        # Work that was open at the time of the backup: Shipmate asks the person to send again, or repeats the answer with a note.
         repeats = [text.removeprefix(REPEATED) for text in after if text.startswith(REPEATED)]
         rest = [text for text in after if text != WORDS and not text.startswith(REPEATED)]
         assert rest == [f"Answer to question {person}-99."]

@@ -1,4 +1,4 @@
-"""Answers that end before they are whole, say nothing or fail: what their person gets, and what the model is shown after them."""
+"""Tests of answers that are cut off, empty or failed: the message to the person, and the next request to the model."""
 
 from __future__ import annotations
 

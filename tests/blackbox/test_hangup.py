@@ -53,7 +53,7 @@ async def test_sighup_gives_a_changed_configuration_to_new_turns(world: World) -
     assert line["details"]["restart"] == ["log.maxMb"]
     gate.set()
     await world.heard("Before.")
-    # The turn that ran has ended as it began.
+    # The running turn ended with the configuration with which it began.
     assert (world.root / "before.txt").read_text(encoding="utf-8") == "written"
     assert [body["model"] for body in world.model.bodies] == ["claude-sonnet-5-5"] * 2
     world.telegram.say("two")
@@ -72,7 +72,7 @@ async def test_sighup_gives_a_changed_configuration_to_new_turns(world: World) -
 
 
 def _own_terminal() -> None:
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # whatever these tests were started under
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests may run with another disposition of SIGHUP
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 

@@ -88,7 +88,7 @@ async def test_a_person_is_erased_everywhere_and_the_others_go_on(told: World) -
         assert what in out
     assert holds(told.root, SECRET) == []
     assert holds(told.root, "Ann") == []
-    # Ids of events stay for a while, so that no old message is answered once more.
+    # Ids of events are stored for a while, so that no old message is answered again.
     assert holds(told.root, str(ANN)) == [".ship/shipmate.db"]
     assert {line["text"] for line in told.archive() if line["role"] == "user"} == {
         OF_BOB,
@@ -151,7 +151,7 @@ async def test_a_person_of_the_web_chat_is_given_out_and_erased_as_any_other(wor
     page = world.process.ready_line.split()[2]
     said = {SECRET: "", OF_BOB: ""}
     for words in said:
-        # Each session is another browser.
+        # Each session is a different browser.
         async with aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as browser:
             await (await browser.get(f"{page}/api/info")).read()
             async with browser.post(f"{page}/api/messages", json={"text": words, "clientId": "m1"}) as answer:

@@ -129,7 +129,7 @@ async def test_the_supergroup_can_be_named_in_ship_json(world: World) -> None:
 
 
 async def test_an_edit_in_the_supergroup_is_of_its_own_message(world: World) -> None:
-    """The first message of either is number 1 of its author."""
+    """The first message in the group and the first in the supergroup have the same number."""
     await begun(world)
     world.telegram.upgrade(OLD, NEW, told=("to",))
     said = world.telegram.say("@shipmate_bot the harbour", chat_id=NEW, user_id=PERSON)["message"][

@@ -14,7 +14,7 @@ PUBLIC = "https://bot.example.org"
 
 
 async def start(world: World) -> tuple[str, str]:
-    """Start it with both webhooks and lead the platforms there; the addresses behind the load balancer."""
+    """Start the gateway with both webhooks, and connect the platforms. Return the addresses behind the load balancer."""
     channels = world.config["channels"]
     channels["slack"] |= {"webhook": {"url": f"{PUBLIC}/slack", "port": 0}}
     channels["telegram"] |= {"webhook": {"url": f"{PUBLIC}/telegram", "port": 0}}

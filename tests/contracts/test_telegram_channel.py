@@ -1,4 +1,4 @@
-"""The Telegram channel passes the channel tests."""
+"""Runs the tests of the channel interface with the Telegram channel."""
 
 from __future__ import annotations
 

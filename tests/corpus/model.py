@@ -1,4 +1,4 @@
-"""What the model says in every scene of the corpus: it follows from the request alone, before a kill and after it."""
+"""The fake model of the corpus. An answer depends only on the request, so it is the same before and after a kill."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _CALLS: dict[str, tuple[str, Json]] = {
     ),
     "book": ("mcp__friends__book", {}),
 }
-"""By a word of the question, the tool that is called before the answer."""
+"""The tool that the model calls before its answer, by a word of the question."""
 
 _BOT = re.compile(r"^(?:<@U0SHIP>|@shipmate_bot) ")
 
 
 def answer(body: Json) -> Reply:
-    """One tool where the question names it, and then the answer to all that was asked in this turn."""
+    """Call the tool that the question names, then answer all questions of the turn."""
     asked, called = _turn(body["messages"])
     for word, (tool, arguments) in _CALLS.items():
         if any(word in one for one in asked) and tool not in called:
@@ -42,7 +42,7 @@ def answer(body: Json) -> Reply:
 
 
 def words(*asked: str) -> str:
-    """The answer to these questions."""
+    """Return the answer to these questions."""
     said = f"answer to {' and '.join(asked)}"
     if "long" not in said:
         return said
@@ -50,7 +50,7 @@ def words(*asked: str) -> str:
 
 
 def _turn(messages: list[Any]) -> tuple[list[str], list[str]]:
-    """What was asked, and which tools were called, since the last answer."""
+    """Return the questions and the called tools since the last answer."""
     asked: list[str] = []
     called: list[str] = []
     for message in messages:
@@ -67,5 +67,5 @@ def _turn(messages: list[Any]) -> tuple[list[str], list[str]]:
 
 
 def _said(block: str) -> bool:
-    """Whether a person said this; everything else stands in tags."""
+    """Return True if a person wrote this text. All other texts are in tags."""
     return not re.match(r"<[a-z_-]", block)

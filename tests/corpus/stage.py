@@ -30,14 +30,14 @@ from tests.corpus.model import answer
 from tests.torture.inside import Inside, environment
 
 SINCE = 1_800_000_000.0
-"""The time of day at which every journal of the corpus begins."""
+"""Time (epoch seconds) at which every journal of the corpus begins."""
 ROOM, ANN = "C3100", "U3001"
 UNUSED = 1_000
 SERVERS = Path(__file__).parents[1] / "unit" / "tools" / "mcp"
 
 
 class Stage:
-    """`world` with people 3001 and so on. `settings` go into ship.json over those that every test has."""
+    """Yield a stage. Its people have ids from 3001. `settings` override the default settings of the tests."""
 
     def __init__(self, world: World, clock: SteeredClock, settings: Json) -> None:
         self.world = world
@@ -57,12 +57,12 @@ class Stage:
             self.life = None
 
     def asked(self, chat: int) -> list[int]:
-        """The numbers of the messages with buttons."""
+        """Return the numbers of the messages with buttons."""
         messages = self.telegram.chats[chat].messages if chat in self.telegram.chats else {}
         return [number for number, one in messages.items() if "reply_markup" in one]
 
     def press(self, chat: int, message: int, who: int) -> None:
-        """Somebody presses the first button of a message."""
+        """Press the first button of a message."""
         keyboard = self.telegram.chats[chat].messages[message]["reply_markup"]["inline_keyboard"]
         self.telegram.press(message, keyboard[0][0]["callback_data"], chat_id=chat, user_id=who)
 
@@ -71,7 +71,7 @@ class Stage:
         return self.world.root / ".ship"
 
     def read(self, folder: Path) -> None:
-        """Put everything where it was."""
+        """Restore all files and rows."""
         self._home.mkdir()
         for path in sorted((folder / "ship").rglob("*")):
             if path.is_file():
@@ -87,7 +87,7 @@ class Stage:
         place.write_text(self._own(source.read_text("utf-8")), encoding="utf-8")
 
     def _names(self) -> dict[str, str]:
-        """What is another one in another folder. An approval holds for the folder that it was asked in."""
+        """Replacements of values that depend on the folder. An approval applies to the folder in which it was requested."""
         root = str(self.world.root.resolve())
         return {"{root}": root, "{approval}": fingerprint("skills_list", {}, root)}
 
@@ -97,7 +97,7 @@ class Stage:
         return words
 
     def take_up(self, known: Json) -> None:
-        """Let the platforms know what they knew. What they number goes on with numbers that they have not given."""
+        """Restore the state of the platforms. Their new messages get numbers that are not used yet."""
         self.telegram.updates._next += UNUSED
         self.slack._count = itertools.count(UNUSED)
         self.world.model.ids = UNUSED
@@ -117,7 +117,7 @@ class Stage:
 
 @contextlib.asynccontextmanager
 async def staged(root: Path, settings: Json, now: float = SINCE) -> AsyncIterator[Stage]:
-    """A world in which nothing runs yet, on a clock that shows `now`."""
+    """Return a world without a running process. Its clock shows `now`."""
     clock = SteeredClock(SystemClock())
     clock.jump(now - clock.now())
     world = World(root)
@@ -146,7 +146,7 @@ def merge(into: Json, more: Json) -> None:
 
 
 def _written_out(settings: Json) -> Json:
-    """Settings for this machine."""
+    """Return the settings for this machine."""
     words = json.dumps(settings)
     found: Json = json.loads(words.replace("{python}", sys.executable).replace("{servers}", str(SERVERS)))
     return found

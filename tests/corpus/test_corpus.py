@@ -26,12 +26,12 @@ from tests.torture import scene
 from tests.torture.inside import quick_ends
 
 LONGEST = 90.0
-"""Real seconds until work that is not finished counts as lost; it takes some tenths of one."""
+"""Timeout in real seconds for unfinished work. The work takes less than one second."""
 TICK = 0.3
-"""Seconds that pass at every look: few, so that a slow machine looks like no silent platform."""
+"""Seconds by which each check moves the clock. With more, a slow machine would look like a silent platform."""
 QUIET = 6
 STEP = 15.0
-"""Seconds between two polls: longer than one is held, a third of a silence that is told of."""
+"""Seconds between two polls: more than a poll lasts, and a third of the silence that is reported."""
 JOURNALS = Path(__file__).parent / "journals"
 CORPUS = sorted(path.parent for path in JOURNALS.glob("*/*/journal.sql"))
 
@@ -46,13 +46,13 @@ async def test_unfinished_work_that_was_left_is_finished(
 
 
 def unfinished(root: Path) -> list[str]:
-    """The chats in which something is not at its end."""
+    """Return the chats with unfinished work."""
     with contextlib.closing(sqlite3.connect(root / ".ship" / "shipmate.db", timeout=5)) as db:
         return [chat for (chat,) in db.execute("SELECT chat FROM chats WHERE open IS NOT NULL")]
 
 
 async def finished(folder: Path, root: Path) -> None:
-    """Start on what was left, and see what comes of it."""
+    """Start on the restored folder, and check the outcome."""
     known = json.loads((folder / "platform.json").read_text("utf-8"))
     after = json.loads((folder / "expected.json").read_text("utf-8"))
     async with staged(root, known["settings"], known["now"] + after["down"]) as stage:
@@ -68,9 +68,9 @@ async def finished(folder: Path, root: Path) -> None:
             stage.clock.advance(TICK)
             return not unfinished(root) and not _wrong(stage, after["shown"])
 
-        with contextlib.suppress(TimeoutError):  # what is missing is told below
+        with contextlib.suppress(TimeoutError):  # missing messages are reported below
             await scene.eventually_so(over, LONGEST)
-        await _quiet(stage)  # nothing comes after it
+        await _quiet(stage)  # no message follows
         await stage.end()
         assert not _wrong(stage, after["shown"]), after["story"]
         assert not unfinished(root), after["story"]
@@ -84,7 +84,7 @@ async def finished(folder: Path, root: Path) -> None:
 
 
 async def _done(stage: Stage, act: Json) -> None:
-    """What people do once the gateway runs again."""
+    """Perform people's actions after the start."""
     if "thread" in act:
         root = next(iter(stage.slack.world.rooms[act["thread"]].posts.values())).root
         await stage.slack.say(act["say"], channel=act["thread"], user=ANN, thread_ts=root)
@@ -101,8 +101,8 @@ async def _done(stage: Stage, act: Json) -> None:
 
 
 async def _pass(stage: Stage, seconds: float) -> None:
-    """Let time pass in steps in each of which Telegram is polled, since its silence is told of. What is over ten minutes
-    passes as for a machine that sleeps.
+    """Move the clock in steps. Telegram is polled in each step, because its silence would be reported. More than ten
+    minutes pass in one step, as on a suspended machine.
     """
     left = min(seconds, 600.0)
     stage.clock.jump(seconds - left)
@@ -119,14 +119,14 @@ def _polls(stage: Stage) -> int:
 
 
 async def _quiet(stage: Stage) -> None:
-    """Half a minute."""
+    """Move the clock by half a minute."""
     for _ in range(QUIET):
         stage.clock.advance(5.0)
         await asyncio.sleep(0.01)
 
 
 def _read(stage: Stage) -> Iterator[str]:
-    """What the model was shown of what people said."""
+    """Return the people's texts that the model received."""
     for body in stage.world.model.bodies:
         for message in body["messages"]:
             blocks = message["content"] if message["role"] == "user" else []
@@ -134,7 +134,7 @@ def _read(stage: Stage) -> Iterator[str]:
 
 
 def _wrong(stage: Stage, expected: Json) -> dict[str, list[str]]:
-    """The chats in which people see something else of the bot, and what that is."""
+    """Return the chats in which people see other messages of the bot than expected, and these messages."""
     shown = {str(chat): stage.world.texts(chat) for chat in stage.telegram.chats}
     for room in stage.slack.world.rooms:
         shown[room] = [seen.text for seen in stage.slack.replies(room)]

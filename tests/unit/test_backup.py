@@ -106,5 +106,5 @@ def test_what_is_no_backup_of_this_version_is_refused(tmp_path: Path, make: Call
     with pytest.raises(errors.StorageError):
         backup.restore(make(tmp_path / "file"), tmp_path / "there" / ".ship", disk=DISK, moved=False)
     with instance.held(tmp_path / "there" / ".ship"):
-        pass  # nothing is left that keeps a gateway from its start
+        pass  # no file is left that would prevent the start of a gateway
     assert {one.name for one in (tmp_path / "there" / ".ship").iterdir()} <= {".gitignore", "lock"}

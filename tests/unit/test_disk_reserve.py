@@ -125,7 +125,7 @@ def test_a_quota_that_refuses_the_reserve_is_trouble_and_leaves_what_was_there(
     kept.give()
 
     def refused(handle: int, begin: int, size: int) -> None:
-        os.pwrite(handle, b"\0", begin + size - 1)  # as far as it got
+        os.pwrite(handle, b"\0", begin + size - 1)  # the part that was allocated before the failure
         raise OSError(errno.EDQUOT, "Disk quota exceeded")
 
     with monkeypatch.context() as patched:

@@ -1,4 +1,4 @@
-"""The start and the end of a gateway, without channels."""
+"""Tests of the start and the end of a gateway."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Hanging:
             try:
                 await asyncio.Event().wait()
             except asyncio.CancelledError:
-                continue  # not even that is heard
+                continue  # a cancellation is ignored too
 
 
 @pytest.fixture
@@ -190,7 +190,7 @@ async def test_what_runs_is_looked_after_while_a_channel_cannot_be_reached(
 
 
 def test_all_that_an_end_may_take_is_less_than_ten_seconds() -> None:
-    cut_short = 1.0  # what lanes wait for turns that are cancelled
+    cut_short = 1.0  # the wait for cancelled turns
     module = serving_module
     bounds = (
         module.PAUSE_SECONDS,

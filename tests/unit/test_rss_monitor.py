@@ -20,7 +20,7 @@ MB = 1024 * 1024
 
 
 class Machine:
-    """A process whose memory a test sets; freeing returns `garbage` to the system."""
+    """A process whose memory a test sets. Trimming returns `garbage` bytes to the system."""
 
     def __init__(self) -> None:
         self.used: int | None = 10
@@ -117,13 +117,13 @@ class TestCollector:
 
         machine.monitor.start()
         gc.collect()
-        gc.disable()  # but for the monitor's own
+        gc.disable()  # except the monitor's own collections
         gc.callbacks.append(seen)
         yield full
         gc.callbacks.remove(seen)
         gc.enable()
         machine.monitor.stop()
-        gc.freeze()  # as `conftest` leaves it
+        gc.freeze()  # the setting of `conftest`
 
     async def test_everything_is_collected_once_a_minute(self, machine: Machine, full: list[str]) -> None:
         await machine.look(10)
@@ -136,7 +136,7 @@ class TestCollector:
     async def test_after_much_new_the_next_collection_does_not_wait_for_its_minute(
         self, machine: Machine, full: list[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """A first full collection of 2,000 new chats at the end of their minute took 54 ms."""
+        """The first full collection after 2,000 new chats took 54 ms."""
         monkeypatch.setattr(rss_monitor, "NEW", 30_000)
         kept = [[number] for number in range(45_000)]
         await machine.look(10)

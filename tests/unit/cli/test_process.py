@@ -1,4 +1,4 @@
-"""The command line as a process: signals, pipes, streams and encodings."""
+"""Tests of the command line as a process: signals, pipes, streams and encodings."""
 
 from __future__ import annotations
 

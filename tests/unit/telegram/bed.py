@@ -1,4 +1,4 @@
-"""The channel on the real library against the loopback server, on clocks that the test moves."""
+"""A Telegram channel with the real library, connected to the loopback server. Tests move the clocks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from channels.telegram.updates import UpdatePoller
 
 GROUP = -100200
 PATIENCE = 20.0
-"""Seconds, of the event loop's own time, that bound each request."""
+"""Timeout in seconds of each request, by the event loop's clock."""
 
 
 class Bed:
@@ -31,7 +31,7 @@ class Bed:
 
     def __init__(self, folder: Path) -> None:
         self.clock = FakeClock()
-        # A clock of its own, so that the sleepers of `clock` are the channel's alone.
+        # The server has its own clock, so that only the channel sleeps on `clock`.
         self.server = TelegramServer(clock=FakeClock())
         self.intake = RecordingIntake()
         self.log = MemoryLog()
@@ -39,7 +39,7 @@ class Bed:
         self.channel = self.build()
 
     def build(self, *, operators: Collection[UserRef] = (), **changes: Any) -> TelegramChannel:
-        """Another channel for the same bot; `changes` are settings."""
+        """Return a new channel for the same bot. `changes` are settings."""
         given = {"bot_token": self.server.token, "base_url": self.server.url, **changes}
         around = ChannelDeps(
             self.clock,
@@ -54,13 +54,13 @@ class Bed:
         return TelegramChannel(TelegramSettings(**given), around, patience=PATIENCE)
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Let the loop run until something holds that no server tells of."""
+        """Run the event loop until the condition is true. For conditions that no server reports."""
         async with asyncio.timeout(90):
             while not condition():  # noqa: ASYNC110 - what is waited for has no event
                 await asyncio.sleep(0)
 
     async def polling(self) -> None:
-        """Wait until a poll is open at the server, which has nothing for it."""
+        """Wait until a poll is open and the server has no update for it."""
         await self.until(lambda: self.server.poll is not None and not self.server.poll.done())
 
     async def pausing(self) -> None:
@@ -68,7 +68,7 @@ class Bed:
         await self.until(lambda: self.clock.sleeping > 0)
 
     async def wake(self) -> float:
-        """Let the channel sleep until its time has come, and not a moment longer; how long that was."""
+        """Move the clock to the end of the channel's sleep. Return the seconds of the sleep."""
         await self.pausing()
         due = min(self.clock.wakes)
         slept = due - self.clock.monotonic()
@@ -76,11 +76,11 @@ class Bed:
         return slept
 
     async def taken(self, count: int = 1) -> Inbound:
-        """Wait until the intake was offered so many inbound; the last."""
+        """Wait until the intake was offered `count` messages. Return the last."""
         return await self.intake.offers(count)
 
     async def kill(self) -> None:
-        """End the process, so to speak: nothing is finished and nothing confirmed."""
+        """Simulate a kill: the channel finishes nothing and confirms nothing."""
         poll, bot = self.channel._updates, self.channel._bot
         assert isinstance(poll, UpdatePoller)
         assert poll._task is not None
@@ -90,7 +90,7 @@ class Bed:
         await bot.shutdown()
 
     async def restart(self) -> None:
-        """A new process: another channel, the same intake."""
+        """Simulate a new process: another channel with the same intake."""
         self.channel = self.build()
         await self.channel.start(self.intake)
 

@@ -14,7 +14,7 @@ from tests.unit.telegram.bed import Bed
 
 @pytest.fixture
 async def idle(tmp_path: Path) -> AsyncIterator[Bed]:
-    """Everything but the start of the channel."""
+    """A bed whose channel is not started."""
     made = Bed(tmp_path)
     async with made.server:
         made.channel = made.build()

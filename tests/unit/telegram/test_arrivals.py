@@ -1,4 +1,4 @@
-"""The bot is added to a chat; albums arrive in order."""
+"""Tests of updates that add the bot to a chat, and of albums."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The HTTP layer under the library."""
+"""Tests of the HTTP transport."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Buttons below a question: each is a command of whoever pressed it, and answered to them alone."""
+"""Tests of buttons below a question. A press is a command of the person who pressed, and only this person sees the answer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NAME = "01JC0000000000000000000ABC"
 
 
 async def asked(bed: Bed, chat_id: int = GROUP) -> int:
-    """A question with buttons; the number of its message."""
+    """Send a question with buttons. Return the number of its message."""
     bed.server.chat(chat_id)
     sent = await bed.channel.send(
         replace(message("May I?", {"chat_id": str(chat_id)}), buttons=QuestionButtons(NAME))

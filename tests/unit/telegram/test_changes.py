@@ -1,4 +1,4 @@
-"""Edits, answers and stops: which message and which place they are about; and updates that are damaged."""
+"""Tests of edits, replies, stops and damaged updates."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ IGNORED = frozenset(
         "shipping_query",
     }
 )
-"""Kinds of update that are knowingly not asked for."""
+"""Types of updates that the bot does not request on purpose."""
 
 
 def test_every_kind_of_update_is_handled_or_ignored() -> None:
@@ -137,7 +137,7 @@ def test_every_kind_of_update_is_handled_or_ignored() -> None:
 
 
 def samples(server: TelegramServer) -> Iterator[dict[str, Any]]:
-    """One update of each sort, and more."""
+    """Return at least one update of each type."""
     root = server.say("root", chat_id=GROUP)["message"]["message_id"]
     yield server.say("@shipmate_bot hi", chat_id=GROUP, thread_id=4, reply_to=root)
     yield server.say("/start x", media="photo", fields=ALBUM)

@@ -1,4 +1,4 @@
-"""Telegram's token is examined, and its owner shown by a code, without an update that is taken from anybody."""
+"""Tests of the token's check and of the code that identifies the owner. Neither confirms updates."""
 
 from __future__ import annotations
 

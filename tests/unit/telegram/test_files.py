@@ -1,4 +1,4 @@
-"""Files of messages: where the service says they are, for as long as it says so."""
+"""Tests of the download of files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A poll that is contested or seems dead."""
+"""Tests of conflicts between two polls, and of polls that receive nothing."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ async def test_telegram_cannot_put_the_poll_to_sleep_for_a_day(bed: Bed) -> None
 
 
 class BrittleIntake(RecordingIntake):
-    """Breaks over some words as nobody foresaw."""
+    """An intake that raises an unexpected error for some texts."""
 
     async def accept(self, inbound: Inbound) -> bool:
         if "poison" in inbound.text:

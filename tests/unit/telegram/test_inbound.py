@@ -1,4 +1,4 @@
-"""Updates as inbound messages: who is addressed, where, with what, and what is refused or unreadable."""
+"""Tests of the conversion of updates to `Inbound`s."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ALBUM = {"media_group_id": "g"}
 
 
 class Line:
-    """A bot that reads the updates of a server without a loop."""
+    """A bot that reads updates of a server without an event loop."""
 
     def __init__(self) -> None:
         self.server = TelegramServer(clock=FakeClock())
@@ -30,7 +30,7 @@ class Line:
         self.me._bot_user = User(BOT, "Shipmate", True, username="Shipmate_Bot")
 
     def read(self, update: Any) -> Inbound | None:
-        """Through JSON, as it comes; None where it does not speak to the bot."""
+        """Convert an update, encoded as JSON. Return None if the update does not concern the bot."""
         found = inbound.read(json.loads(json.dumps(update)), self.me, 1_800_000_000.5)
         return None if found is None or found.addressed == "chat" else found
 
@@ -40,7 +40,7 @@ class Line:
         return found
 
     def heard(self, *said: Any, **how: Any) -> Inbound:
-        """What a message is read as."""
+        """Return the `Inbound` of a message."""
         return self.must(self.server.say(*said, **how))
 
 
@@ -121,7 +121,7 @@ def test_a_reply_to_the_bot_is_for_it_and_brings_its_words(line: Line) -> None:
     theirs = line.server.say("they said", chat_id=GROUP, user_id=5, name="Fifth")["message"]["message_id"]
     found = line.heard("why?", chat_id=GROUP, reply_to=mine)
     assert found.addressed == "reply"
-    assert found.chat_key == ChatKey.parse(f"telegram:chat:{GROUP}")  # a thread of replies is no topic
+    assert found.chat_key == ChatKey.parse(f"telegram:chat:{GROUP}")  # a thread of replies is not a topic
     (quoted,) = found.quoted
     assert (quoted.text, quoted.from_self, quoted.user_id) == ("I said", True, str(BOT))
     assert line.read(line.server.say("why?", chat_id=GROUP, reply_to=theirs)) is None
@@ -281,7 +281,7 @@ def test_what_is_no_update_is_unreadable(line: Line, change: dict[str, Any]) -> 
 
 
 def sent(line: Line, **fields: Any) -> Quoted:
-    """What a message brings that has these fields and no words."""
+    """Return the type and the description of a message with these fields and no text."""
     told = line.heard(fields=fields)
     (brought,) = told.brought
     assert told.has_text

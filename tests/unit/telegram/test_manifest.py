@@ -1,4 +1,4 @@
-"""What is known of the channel before its library is loaded."""
+"""Tests of the manifest, which does not load Telegram's library."""
 
 from __future__ import annotations
 

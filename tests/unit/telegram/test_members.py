@@ -1,4 +1,4 @@
-"""Whose chats are whose, as Telegram tells it at that moment; and where messages can be looked at."""
+"""Tests of the membership of people in chats, and of the URLs of messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nothing that people write is lost or taken twice, whatever happens to the poll."""
+"""Tests of polling: no message is lost or processed twice."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CONFLICT = refusal(409, "Conflict: terminated by other getUpdates request")
 
 
 class SlowIntake(RecordingIntake):
-    """Takes in a message only when the test opens the gate."""
+    """An intake that accepts a message only after the test opens the gate."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What a message shows: Markdown as text and entities."""
+"""Tests of the conversion of Markdown to text and entities."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.shares import examples
 
 
 def shown(markdown: str) -> tuple[str, list[tuple[str, str]]]:
-    """The text and, for each entity, its kind and the text it covers; checked as the server would."""
+    """Return the text and, for each entity, its type and the covered text. Check the entities by the server's rules."""
     rendered = render.render(markdown)
     spans = [
         {"type": e.type, "offset": e.offset, "length": e.length, "url": e.url} for e in rendered.entities
@@ -146,7 +146,7 @@ def test_a_table_is_aligned_whatever_its_script() -> None:
 
 
 def test_cells_beyond_the_columns_of_a_table_stay() -> None:
-    """Of a `|` that a model forgot to escape, too, and in a quote."""
+    """An unescaped `|` inside a cell loses no text, also in a quote."""
     lines = "a | b\n--+-------------\n1 | 2 | 3 | 你好"
     for begins in ("", "> "):
         said = "\n".join(begins + line for line in ("| a | b |", "|---|---|", "| 1 | 2 | **3** | 你好 |"))
@@ -192,7 +192,7 @@ def test_a_bomb_keeps_its_words_and_its_entities_are_valid(name: str) -> None:
     begun = time.process_time()
     said, _ = shown(BOMBS[name])
     took = time.process_time() - begun
-    assert took < 2  # a twentieth of it on an idle machine that measures nothing else
+    assert took < 2  # an idle machine takes a twentieth of this time
     for word in ("deep", "item", "x", "y"):
         assert (word in BOMBS[name]) == (word in said)
 
@@ -291,7 +291,7 @@ def test_every_letter_of_the_source_is_shown_in_its_place(markdown: str) -> None
 
 
 def test_what_is_hidden_is_hidden_before_its_end_is_there() -> None:
-    """A preview of a text that goes on must not show what its last form hides."""
+    """A preview of unfinished text must not show text that the final message hides."""
     said = "Answer: ||the butler *did* it|| and so on"
     hidden = "the butler did it"
     for end in range(len(said) + 1):

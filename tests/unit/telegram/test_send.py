@@ -1,4 +1,4 @@
-"""Sending: one visible message a call, and the truth about every failure."""
+"""Tests of sending: one visible message per call, and the right error for each failure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.unit.telegram.bed import GROUP, Bed, message
 
 @pytest.fixture
 async def chat(bed: Bed) -> Bed:
-    """A bed with a private chat that the bot may write to."""
+    """A bed with a private chat in which the bot may write."""
     bed.server.chat(1001)
     return bed
 
@@ -126,7 +126,7 @@ async def test_failures_say_how_sure_they_are(
 
 async def test_a_refused_connection_surely_sent_nothing(chat: Bed) -> None:
     await chat.server.stop()
-    await chat.pausing()  # the poll has noticed, and with it the pool of connections
+    await chat.pausing()  # the poll, and thus the connection pool, has noticed the lost connection
     with pytest.raises(errors.DeliveryThrottled, match="Connection refused"):
         await chat.channel.send(message("x"))
 

@@ -1,4 +1,4 @@
-"""The Bot API server of the tests refuses what Telegram refuses: all other tests rely on that."""
+"""Tests of the fake server: it refuses the requests that Telegram refuses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Starting the channel: what is refused, what is waited for, and what never shows the token."""
+"""Tests of the channel's start. No error text contains the token."""
 
 from __future__ import annotations
 

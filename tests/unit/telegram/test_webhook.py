@@ -1,4 +1,4 @@
-"""Updates over HTTP: what Telegram posts is taken in, and nothing else."""
+"""Tests of the webhook: only Telegram's posts are accepted."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WEBHOOK = Webhook(url="https://bot.example.org/telegram", port=0)
 
 
 class HookedBed(Bed):
-    """A bot with a webhook; `front` is where its load balancer leads."""
+    """A bot with a webhook. `front` is the address to which its load balancer forwards."""
 
     def build(self, **changes: Any) -> TelegramChannel:
         return super().build(webhook=WEBHOOK, **changes)
@@ -45,14 +45,14 @@ class HookedBed(Bed):
             return answer.status
 
     async def retry(self) -> None:
-        """Let Telegram post again what was not confirmed."""
+        """Make Telegram post unconfirmed updates again."""
         clock = self.server.clock
         assert isinstance(clock, FakeClock)
         await self.until(lambda: clock.sleeping > 0 or not len(self.server.updates))
         await clock.advance(64)
 
     async def look(self) -> None:
-        """Let the channel ask Telegram whether its posts arrive."""
+        """Move the clock until the channel asks Telegram about its posts."""
         asked = len(self.server.called("getWebhookInfo"))
         await self.pausing()
         await self.clock.advance(LOOK_EVERY)
@@ -86,7 +86,7 @@ async def test_a_post_without_the_secret_is_refused_and_leaves_nothing(
 
 
 async def _raw(hooked: HookedBed, secret: bytes) -> bytes:
-    """The status for a post with a secret of any bytes and a body that never comes."""
+    """Post with a secret of any bytes, without ever sending the body. Return the response status."""
     reader, writer = await asyncio.open_connection("127.0.0.1", hooked.server.hook.front)
     head = b"POST /telegram HTTP/1.1\r\nHost: x\r\nContent-Length: 900000\r\n"
     writer.write(head + SECRET.encode() + b": " + secret + b"\r\n\r\n")
@@ -141,7 +141,7 @@ async def test_a_failure_of_before_says_nothing_of_what_waits_now(hooked: Hooked
     await hooked.retry()
     await hooked.taken()
     await hooked.until(lambda: len(hooked.server.updates) == 0)
-    hooked.server.updates.add({"update_id": 1})  # in flight
+    hooked.server.updates.add({"update_id": 1})  # a post that is still being processed
     await hooked.look()
     assert hooked.server.hook.error
     assert (hooked.channel.health().connected, hooked.channel.health().detail) == (True, "")
