@@ -47,15 +47,12 @@ async def test_what_can_be_read_is_answered_and_what_cannot_is_told_to_operators
 
 
 @pytest.mark.parametrize("command", ["check", "doctor", "run"])
-async def test_an_address_with_its_version_and_half_of_the_tokens_are_findings(
+async def test_half_of_the_tokens_are_a_finding(
     world: World, command: str
 ) -> None:
-    world.config["llm"]["baseUrl"] = f"{world.model.url}/v1"
     del world.config["channels"]["slack"]["enabled"], world.process.env["SLACK_APP_TOKEN"]
     process = await world.start(command=(command,), wait=False)
     assert await process.ended() == 78
     told = "\n".join([*process.lines, process.stderr])
-    assert "llm.baseUrl" in told
-    assert "without /v1" in told
     assert "channels.slack.appToken" in told
     assert "SLACK_APP_TOKEN" in told
