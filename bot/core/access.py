@@ -235,8 +235,8 @@ _OF_STRANGERS = "channel chat_id chat_type user_id ts addressed message_id user_
 
 
 def request_of(inbound: Inbound, now: float) -> Inbound:
-    """Return a request to admit the stranger who wrote this message. The request leaves out the message's text. The
-    request's key limits requests to one per person and day. In a group, only the stranger sees the bot's reply.
+    """Return a request to admit the stranger who wrote this message, without its text. The key limits requests to one per
+    person and day. In a group, only the stranger sees the bot's reply.
     """
     alone = (
         {ONLY_TO: inbound.user_id, ABOUT: inbound.message_id or ""} if inbound.chat_type == "group" else {}

@@ -176,8 +176,8 @@ class ArchiveFiles:
 
 @dataclass(frozen=True, slots=True)
 class ChatInfo:
-    """A chat in the archive. `last_ts` is the time of its newest readable line in epoch ms. `chat_key` is the file name
-    if no line contains the chatKey.
+    """A chat in the archive. `last_ts` is the time of its newest readable line in epoch ms. `chat_key` is the file name if no
+    line has the chatKey.
     """
 
     chat_key: str
@@ -222,9 +222,7 @@ class ChatStore:
             return await asyncio.to_thread(work, *arguments)
 
     async def search(self, chat_key: ChatKey, query: HistoryQuery) -> HistoryPage:
-        """Return the page of lines that `query` asks for, with the exact number of matches. If `query.counted` is
-        False, stop once the page is full and count no further matches. `query.skip` is called on another thread.
-        """
+        """Return the page of lines that `query` selects. `query.skip` is called on another thread."""
         page = await self._read(self._search, file_names.encode(chat_key), query)
         if page.unreadable:
             words = f"{page.unreadable} lines of the archive cannot be read and were left out"
@@ -232,9 +230,7 @@ class ChatStore:
         return page
 
     async def removals(self, chat_key: ChatKey) -> list[ArchiveLine]:
-        """Return the archive lines that record removals. In each, `meta.of` lists the removed request ids and
-        `meta.ofRole` says whether a person or the bot wrote the message. Raises `errors.StorageError`.
-        """
+        """Return the lines that record removals. `meta.of` lists removed request ids, `meta.ofRole` the author's role."""
         name = file_names.encode(chat_key)
         found = await self._read(lambda: self._revised(*self._opened(name)))
         return list(found.removed.values())

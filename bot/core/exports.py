@@ -40,8 +40,8 @@ class ExportLost(errors.StorageError):
 
 
 class Export(ABC):
-    """One kind of output, written from events in commit order. Passing the same events again changes nothing. Methods
-    raise `errors.StorageError`.
+    """One kind of output, written from events in commit order. The same events change nothing when they are passed again.
+    Methods raise `errors.StorageError`.
     """
 
     name: ClassVar[str]
@@ -52,9 +52,7 @@ class Export(ABC):
 
     @property
     def rests_on(self) -> int | None:
-        """Return the number of the oldest event that the export still needs; None if it needs none. The cursor stays before
-        this event.
-        """
+        """Return the number of the oldest event that the export still needs; the cursor stays before it. None if it needs none."""
         return None
 
     async def complete(self) -> bool:
@@ -283,8 +281,8 @@ class LineFold:
         return min((one.n for one in self._outgoing.values()), default=None)
 
     async def take(self, n: int, event: Event) -> tuple[int, ArchiveLine] | None:
-        """Return the archive line that this event completes, paired with the global number of the oldest event in the line.
-        Return None if the event completes no line. Raises `errors.StorageError`.
+        """Return the archive line that this event completes, with the global number of the line's oldest event; None if the event
+        completes no line. Raises `errors.StorageError`.
         """
         line: ArchiveLine | None = None
         match event.data:
@@ -304,9 +302,7 @@ class LineFold:
         return None if line is None else (n, line)
 
     def _ended(self, n: int, event: Event, end: events.RowEnded) -> tuple[int, ArchiveLine | None]:
-        """Return an event number and the archive line of a bot message. The line is None while a part of the message is
-        undecided, or if no part was delivered.
-        """
+        """Return an event number and the line of a bot message; no line while a part is undecided, or if none was delivered."""
         found = next(((name, one) for name, one in self._outgoing.items() if end.row in one.parts), None)
         if found is None:
             return n, None

@@ -120,9 +120,7 @@ def _script(words: str) -> str | None:
 
 
 def _by_app(known: Locale, inbound: Inbound) -> Locale:
-    """Return the locale with the app's reported values, except where the person has chosen. A language without a
-    catalogue becomes the default language.
-    """
+    """Return the locale with what the app reports, except where the person has chosen. Unknown languages become the default."""
     language = language_of(inbound.language) or DEFAULT if inbound.language else None
     if language not in {None, known.language or DEFAULT} and not known.language_chosen:
         known = replace(known, language=language)

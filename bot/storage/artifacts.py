@@ -22,8 +22,8 @@ from bot.system import JumpSafeClock
 
 @dataclass(frozen=True, slots=True)
 class ArtifactPage:
-    """A page of an artifact: the characters from `offset` up to `end`, where the next page begins. `line` and `last` are the
-    numbers (from 1) of the page's first and last line. `characters`, `lines` and `origin` describe the whole artifact.
+    """The characters of an artifact from `offset` up to `end`, with the numbers of their first and last line (from 1).
+    `characters`, `lines` and `origin` describe the whole artifact.
     """
 
     text: str
@@ -47,8 +47,8 @@ class ArtifactMatch:
 
 @dataclass(frozen=True, slots=True)
 class ArtifactMatches:
-    """The result of a search in an artifact. `total` is the number of all matches from the offset at which the search began.
-    `next` is the offset of the first match that is not in `found`; None if `found` has all matches.
+    """The result of a search. `total` counts all matches from the offset at which the search began. `next` is the offset of the
+    first match that is not in `found`; None if `found` has all.
     """
 
     found: tuple[ArtifactMatch, ...]
@@ -123,9 +123,8 @@ class ArtifactStore:
 
     @on_disk("an artifact cannot be read")
     def read(self, artifact_id: str, chat_key: ChatKey, *, offset: int, limit: int) -> ArtifactPage:
-        """Return a page of at most `limit` characters that begins at `offset`. Pages begin and end between graphemes, and
-        contain at least one grapheme, except at the end of the artifact. Raises `errors.ToolError` if this chat has no
-        such artifact.
+        """Return a page of at most `limit` characters that begins at `offset`. Pages are cut between graphemes, and contain at
+        least one before the end. Raises `errors.ToolError` if this chat has no such artifact.
         """
         words, origin = self._whole(artifact_id, chat_key)
         start = text.border(words, min(offset, len(words)))
@@ -140,8 +139,8 @@ class ArtifactStore:
     def grep(
         self, artifact_id: str, chat_key: ChatKey, words: str, *, offset: int, limit: int
     ) -> ArtifactMatches:
-        """Search an artifact for the literal text `words` from `offset` on. Case is ignored. `words` must be a single line. The
-        matches have at most `limit` characters in total; the first match may have more. Raises the same errors as `read`.
+        """Search an artifact for the literal text `words` (one line, without case) from `offset` on. The matches have at most
+        `limit` characters in total; the first match may have more. Raises the errors of `read`.
         """
         whole, origin = self._whole(artifact_id, chat_key)
         return _matches(whole, words, offset, limit, origin)

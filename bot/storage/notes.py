@@ -1,7 +1,5 @@
-"""Stores the memory files of chats and people, and the session memory of each chat.
-
-Beside each memory file, another file has the sources of each line. Every owner has one folder without subfolders. A
-path is encoded as a file name in this folder, so that no path can lead outside of it.
+"""Stores the memory files of chats and people, and the session memory of each chat. Beside each memory file, another file has
+the sources of each line. Each owner has one folder; a path is encoded as a file name, so that none leads outside.
 """
 
 from __future__ import annotations
@@ -75,9 +73,7 @@ _SOURCES = TypeAdapter(_Sources)
 def noted(
     raw: bytes, written: Sequence[Sequence[Written]], before: tuple[bytes, bytes] = (b"", b"")
 ) -> bytes:
-    """Return the content of the sources file for the text `raw`, which records who wrote each line. `before` has the
-    previous text and its sources file.
-    """
+    """Return the sources file of the text `raw`. `before` has the previous text and its sources file."""
     writers = list(dict.fromkeys(by for line in written for by in line))
     places = {by: at for at, by in enumerate(writers)}
     old = _about(*before)
@@ -91,9 +87,7 @@ def noted(
 
 
 def sources(raw: bytes, note: bytes) -> tuple[tuple[Written, ...], ...]:
-    """Return the sources of each line of the text `raw`, read from `note`. If `note` is about another text, return () for each
-    line.
-    """
+    """Return the sources of each line of the text `raw`; () for each line if `note` is about another text."""
     about, count = _about(raw, note), raw.count(b"\n") + 1
     with contextlib.suppress(IndexError):  # somebody has edited the file of sources
         found = [tuple(about.writers[at] for at in line) for line in about.lines] if about else []
@@ -120,9 +114,7 @@ class MemoryOwner:
 
 @dataclass(frozen=True, slots=True)
 class MemoryFile:
-    """A memory file. `written` has the sources of each line of `text`. If somebody has edited the file by hand, the
-    sources are unknown, and `written` has () for each line.
-    """
+    """A memory file. `written` has the sources of each line; () for each line if somebody has edited the file by hand."""
 
     path: str
     text: str

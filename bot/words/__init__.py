@@ -16,9 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 Catalogue = Mapping[str, str | Mapping[str, str]]
-"""Sentences by key (`section.name`). Each sentence is a format string. A sentence with a `count` has two format
-strings: one for 1 and one for other numbers.
-"""
+"""Format strings by key (`section.name`). A sentence with a `count` has two: one for 1 and one for other numbers."""
 DEFAULT = "en"  # Language for people who have chosen none, and for sentences that are missing in a catalogue
 _PLURAL = "other"
 
@@ -132,9 +130,7 @@ def best_language(accepted: str) -> str | None:
 
 
 def language_of(tag: str | None) -> str | None:
-    """Return the code of the catalogue for a tag such as `zh-hans` or `en_US`, or for a language's name;
-    None if there is no catalogue.
-    """
+    """Return the catalogue's code for a tag such as `zh-hans` or `en_US`, or for a language's name; None if there is none."""
     code = (tag or "").replace("_", "-").partition("-")[0].strip().casefold()
     called = (one for one in CATALOGUES if code in str(CATALOGUES[one]["language.called"]).split(", "))
     return code if code in CATALOGUES else next(called, None)
