@@ -47,9 +47,7 @@ async def test_what_can_be_read_is_answered_and_what_cannot_is_told_to_operators
 
 
 @pytest.mark.parametrize("command", ["check", "doctor", "run"])
-async def test_half_of_the_tokens_are_a_finding(
-    world: World, command: str
-) -> None:
+async def test_half_of_the_tokens_are_a_finding(world: World, command: str) -> None:
     del world.config["channels"]["slack"]["enabled"], world.process.env["SLACK_APP_TOKEN"]
     process = await world.start(command=(command,), wait=False)
     assert await process.ended() == 78
