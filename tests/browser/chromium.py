@@ -1,4 +1,4 @@
-"""Chromium as a person has it in front of them, through chromedriver: JSON over HTTP (the W3C's WebDriver protocol)."""
+"""Controls Chromium through chromedriver, with JSON over HTTP (the WebDriver protocol of the W3C)."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ return (async () => {
   }
 })();
 """
-"""A script that asks in the page for up to a second, since each question to the driver costs milliseconds."""
+"""Script that polls inside the page for up to 1 s, because each call of the driver costs milliseconds."""
 _ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
-"""The key of an element's id in every answer, as the protocol fixes it."""
+"""Key of an element's id in each response, as the protocol defines it."""
 
 
 class Chromium:
-    """One chromedriver with one Chromium process, whose start takes seconds. All tests of a process use it."""
+    """One chromedriver with one Chromium process. All tests of a process share them, because the start takes seconds."""
 
     def __init__(self, profile: Path) -> None:
         assert DRIVER is not None
@@ -91,7 +91,7 @@ class Chromium:
 
 
 class Driver:
-    """The browsers of one test: contexts of one Chromium, each with cookies and storage of its own."""
+    """The browsers of one test. Each is a context of one Chromium, with its own cookies and storage."""
 
     def __init__(self, chromium: Chromium) -> None:
         self._chromium = chromium
@@ -114,7 +114,7 @@ class Driver:
         await self._http.close()
 
     async def open(self) -> Browser:
-        """A browser of somebody else, without cookies."""
+        """Open a browser of another person, without cookies."""
         context = (await self.command("Target.createBrowserContext"))["browserContextId"]
         self._contexts.append(context)
         return Browser(self, context, await self.tab(context, newWindow=True, width=900, height=900))
@@ -131,7 +131,7 @@ class Driver:
         return [tab for tab in await self.ask("", "GET", "/window/handles") if tab in mine]
 
     async def command(self, method: str, **params: Any) -> Any:
-        """Give the browser as a whole a command of its own protocol; return the result."""
+        """Send a command of the DevTools protocol to the whole browser, and return the result."""
         number = next(self._numbers)
         await self._socket.send_json({"id": number, "method": method, "params": params})
         async with asyncio.timeout(SECONDS):
@@ -152,7 +152,7 @@ class Driver:
 
 
 class Browser:
-    """One browser; what it is asked concerns the tab in front."""
+    """One browser. Calls apply to the tab in front."""
 
     def __init__(self, driver: Driver, context: str, tab: str) -> None:
         self._driver = driver
@@ -172,11 +172,11 @@ class Browser:
         return str(await self._ask("GET", "/url"))
 
     async def run(self, script: str, *arguments: Any) -> Any:
-        """What a function with this body returns, in the page; a promise is waited for."""
+        """Run a function with this body in the page, and return its result. A promise is awaited."""
         return await self._ask("POST", "/execute/sync", {"script": script, "args": list(arguments)})
 
     async def until(self, script: str, *arguments: Any, seconds: float = SECONDS) -> Any:
-        """Wait until such a function returns something that is true."""
+        """Wait until a function with this body returns a true value."""
         asks = POLLING % script
         try:
             async with asyncio.timeout(seconds):
@@ -209,7 +209,7 @@ class Browser:
                 await self._ask("POST", "/goog/cdp/execute", inserts)
 
     async def _on(self, selector: str, action: str, body: Any = None) -> None:
-        """Act on an element. An element that the page has drawn anew since it was found is looked up again."""
+        """Act on an element. If the page has replaced the element, find it again."""
         for left in reversed(range(TRIES)):
             found = await self._ask("POST", "/element", {"using": "css selector", "value": selector})
             try:
@@ -223,7 +223,7 @@ class Browser:
         return await self._driver.tabs(self._context)
 
     async def tab(self) -> str:
-        """A new tab, in front."""
+        """Open a new tab in front."""
         await self.show(await self._driver.tab(self._context))
         return self._tab
 
@@ -238,16 +238,16 @@ class Browser:
         await self._ask("POST", "/window/rect", {"width": width, "height": height})
 
     async def width(self, width: int, height: int = 800) -> None:
-        """Show pages as on a screen of this size; a window cannot be as narrow as a telephone."""
+        """Show pages as on a screen of this size. A window itself cannot be as narrow as a phone."""
         screen = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500}
         await self.send({"cmd": "Emulation.setDeviceMetricsOverride", "params": screen})
 
     async def scheme(self, name: str) -> None:
-        """Show pages as a person sees them whose system is `light` or `dark`."""
+        """Show pages in the colour scheme `light` or `dark`."""
         await self.media("prefers-color-scheme", name)
 
     async def media(self, name: str, value: str) -> None:
-        """Show pages as to a person whose system has this preference."""
+        """Show pages with this preference of the operating system."""
         media = {"features": [{"name": name, "value": value}]}
         await self.send({"cmd": "Emulation.setEmulatedMedia", "params": media})
 
@@ -258,7 +258,7 @@ class Browser:
         )
 
     async def send(self, command: Any) -> None:
-        """A command of the browser's own protocol."""
+        """Send a command of the DevTools protocol to the tab."""
         await self._ask("POST", "/goog/cdp/execute", command)
 
     async def picture(self, path: Path) -> None:

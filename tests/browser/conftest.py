@@ -1,4 +1,4 @@
-"""A real browser before the real process; `PICTURES=folder` keeps a picture of what each test has seen."""
+"""A real browser and the real process. `PICTURES=folder` stores a screenshot of each test."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tests.blackbox.conftest import World
 from tests.browser.chromium import Browser, Chromium, Driver
 
 SHOWN = "return [...document.querySelectorAll('#messages .bubble')].map((one) => one.innerText)"
-"""The words of every message of the page."""
+"""Script that returns the texts of all messages of the page."""
 QUESTION = "return document.querySelector('.choices')?.closest('li').innerText"
 BUTTONS = "return [...document.querySelectorAll('.choices button')].map((one) => one.textContent)"
 
 
 class Desk:
-    """A Shipmate with its web chat, and the browsers before it."""
+    """A Shipmate with its web chat, and browsers that show the chat."""
 
     def __init__(self, world: World, driver: Driver, name: str) -> None:
         self.world = world
@@ -41,7 +41,7 @@ class Desk:
         await self.world.start()
 
     async def opened(self, address: str) -> Browser:
-        """A new browser that shows the chat."""
+        """Open a new browser that shows the chat."""
         browser = await self.browse()
         await browser.go(address)
         await connected(browser)
@@ -57,12 +57,12 @@ async def connected(browser: Browser) -> None:
 
 
 async def say(browser: Browser, words: str) -> None:
-    """Type and press Enter, as a person does."""
+    """Type a text and press Enter."""
     await browser.type("#text", f"{words}\n")
 
 
 async def heard(browser: Browser, words: str) -> None:
-    """Wait until the page shows a message with exactly these words."""
+    """Wait until the page shows a message with exactly this text."""
     await browser.until(f"{SHOWN}.includes(arguments[0])", words)
 
 

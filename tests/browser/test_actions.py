@@ -1,4 +1,4 @@
-"""What a person does with a message of the web chat: decide a question, stop an answer, all without a message of their own."""
+"""Actions on messages of the web chat, such as the decision of a question or the stop of an answer."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ return [...document.querySelectorAll(arguments[0])].filter((one) => one.offsetPa
 
 
 def last_words(body: Json) -> str:
-    """What the model was asked last."""
+    """Return the newest text of a person in a request."""
     said = [one for one in body["messages"] if one["role"] == "user"][-1]["content"]
     return str(said[-1]["text"])
 

@@ -1,4 +1,4 @@
-"""The panel of what waits on the web page: the number at its button, the keyboard, every width, and two tabs."""
+"""The web page's panel of open items: the number on its button, the keyboard, all widths, and two tabs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The console in a real browser: every page at the width of a phone and of a desk, with words that would like to be markup."""
+"""All pages of the console in a real browser, in the widths of a phone and a desktop, with texts that look like
+markup.
+"""
 
 from __future__ import annotations
 
@@ -38,14 +40,14 @@ return [...document.querySelectorAll('a, button, input, select, summary, meter')
     || one.matches('button, select, nav a') && one.scrollWidth > Math.ceil(width) + 1);
 }).map((one) => one.outerHTML.slice(0, 200));
 """
-"""Controls that stick out of the window, or whose words do not fit them."""
+"""Script that returns controls outside of the window, and controls that are too small for their text."""
 GROUND = "return getComputedStyle(document.body).backgroundColor"
 STATUS = "return performance.getEntriesByType('navigation')[0].responseStatus"
 MADE = "return document.querySelectorAll('main :is(script, img, iframe)').length + (window.hit ?? 0)"
 
 
 async def filled(desk: Desk, address: str) -> None:
-    """Something is said, fails and is being done."""
+    """Create conversations, a failed tool call, and an open question."""
     world = desk.world
     world.telegram.say(EVIL, name="Ann")
     world.model.answer(f"I leave that alone: {EVIL}\n\n" + "\n".join(words for words, _ in SCRIPTS))

@@ -1,4 +1,4 @@
-"""The console's page of what waits in a real browser: it fits from 320 px on, and a button pressed by keyboard decides."""
+"""The console's page of open items in a real browser fits a width of 320 px, and its buttons work by keyboard."""
 
 from __future__ import annotations
 

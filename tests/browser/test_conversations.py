@@ -1,4 +1,4 @@
-"""The conversations of the web chat in a real browser: a new one, the list, names, search, two tabs, the drawer, and what stays typed."""
+"""The conversations of the web chat in a real browser: the list, names, search, two tabs, the drawer, and drafts."""
 
 from __future__ import annotations
 

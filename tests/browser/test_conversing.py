@@ -1,4 +1,4 @@
-"""The conversation of the web chat in a real browser: what stays while it changes, what is read out, and its buttons."""
+"""A conversation of the web chat in a real browser: updates, screen readers, and buttons."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ AWAY = "const main = document.getElementById('scroll'); main.scrollTop = 0; retu
 async def growing(
     desk: Desk, words: str, shown: str = GROWING, *, before: str = ""
 ) -> tuple[Browser, asyncio.Event]:
-    """A browser that shows half of an answer, whose rest comes once the event is set. `before` is said first."""
+    """Open a browser that shows half of an answer. The rest is sent when the event is set. `before` is the first
+    message.
+    """
     gate = asyncio.Event()
 
     def halved(frames: list[Frame]) -> list[Frame]:

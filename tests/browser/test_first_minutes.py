@@ -1,4 +1,4 @@
-"""The first minutes without a key: the examples of the page are pressed, and the header says which model answers."""
+"""The first minutes without a key: the examples of the page work, and the header names the model."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ return [wide, document.documentElement.scrollWidth, out.map((one) => one.id || o
 
 
 async def pressed(browser: Browser, example: str, said: str, *, approve: bool = False) -> str:
-    """Press an example, allow what it asks for, and wait for an answer that matches; all that is shown after the press."""
+    """Press an example, approve its question, and wait for an answer that matches. Return all text that was shown
+    since.
+    """
     before = len(await browser.run(SHOWN))
     await browser.run(PRESS, example)
     if approve:

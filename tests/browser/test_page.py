@@ -1,4 +1,4 @@
-"""The web chat in a real browser: what a person sees, presses and may do there."""
+"""The web chat in a real browser: texts, buttons and access."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ COUNTED = (
 )
 OPERATOR = "return fetch('/api/info').then((answer) => answer.json()).then((info) => info.operator)"
 OPENED = "return document.body?.innerText.includes('This link was opened before') && document.body.innerText"
-"""The page's text, once the page that loads the address again has done so."""
+"""Script that returns the page's text when the reloaded page says that the link was used."""
 
 
 async def invited(desk: Desk) -> str:
-    """A link that `shipmate link` prints."""
+    """Return a link that `shipmate link` prints."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "bot", "link", "--dir", str(desk.world.root), stdout=asyncio.subprocess.PIPE
     )
@@ -39,7 +39,7 @@ async def invited(desk: Desk) -> str:
 
 
 async def asked(browser: Browser) -> list[str]:
-    """The buttons of the question, once it is there."""
+    """Wait for a question, and return its buttons."""
     await browser.until(QUESTION)
     return [str(one) for one in await browser.run(BUTTONS)]
 
@@ -198,7 +198,7 @@ async def test_no_other_port_is_sent_its_cookie_and_no_other_site_takes_it_away(
 
 
 async def test_a_table_a_question_and_an_answer_stand_below_one_another(desk: Desk) -> None:
-    """What people see of an everyday exchange."""
+    """An ordinary conversation with a table, a question and an answer."""
     await desk.start()
     browser = await desk.opened(desk.link)
     await browser.resize(880, 1150)

@@ -1,4 +1,4 @@
-"""Pictures and PDFs of messages in a real browser: what is shown, opened large, or only saved."""
+"""Pictures and PDFs of messages in a real browser: shown, enlarged, or only saved."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ trailer<</Root 1 0 R>>"""
 
 
 def photo(width: int, height: int) -> bytes:
-    """A photo of a coast at dusk, in a few colours."""
+    """Return a picture of a coast at dusk, in a few colours."""
     kept = io.BytesIO()
     made = Image.linear_gradient("L").resize((width, height))
     Image.merge(

@@ -1,4 +1,4 @@
-"""How answers look in a real browser: code and its colours, tables, lists, and each width and colour scheme."""
+"""Answers in a real browser: code with colours, tables and lists, in all widths and colour schemes."""
 
 from __future__ import annotations
 

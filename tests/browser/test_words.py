@@ -1,4 +1,4 @@
-"""What others write, in a real browser: nothing in it acts, and every script is readable."""
+"""Texts of people in a real browser: markup has no effect, and all scripts are readable."""
 
 from __future__ import annotations
 
