@@ -29,7 +29,7 @@ SYNC_SECONDS = 5.0
 """Interval in seconds between two fsyncs of an export, each followed by an update of the cursor. After a power failure, the
 work of one interval is repeated.
 """
-GATHER_SECONDS = 0.05
+GATHER_SECONDS = 0.01
 """Delay in seconds before new events are read, so that one read returns the events of several commits."""
 RETRY_SECONDS = 2.0  # Interval in seconds between retries while the disk refuses writes
 BOT_USER = "bot"
