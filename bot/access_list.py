@@ -127,8 +127,8 @@ class AccessList:
             lists.forget(user_id)
 
     def appoint(self, person: UserRef) -> None:
-        """Make a person an operator unless that person is blocked. Above `MOST_OPERATORS`, the oldest operator
-        is removed.
+        """Make a person an operator unless that person is blocked. If there are then more than `MOST_OPERATORS`, remove
+        the oldest operator.
         """
         with self._changed(person.channel) as lists:
             if person.user_id not in lists.block and person.user_id not in lists.operators:

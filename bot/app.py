@@ -40,8 +40,8 @@ from bot.words import DEFAULT, language_of, speaking
 
 CONSOLE = "console"  # Name of the channel that `shipmate chat` uses
 LAST_RESORT = 9.6
-"""Max seconds from a stop signal to the exit of the process. After them, the process exits even if a part of it hangs.
-No message is lost, because accepted messages are in the log.
+"""Max seconds from a stop signal to the exit of the process. After this time, the process exits even if a part of it
+hangs. No message is lost, because accepted messages are in the log.
 """
 Signals = Callable[[asyncio.Event, Callable[[], object]], contextlib.AbstractContextManager[None]]
 
@@ -81,7 +81,7 @@ async def started(
     config.write_schema(settings.home / "schema", manifests, environment.disk)
     with contextlib.ExitStack() as around:
         last_run = around.enter_context(instance.held(settings.home))
-        # In a cluster, tokens are not locked: only the leader uses them. A frozen leader would keep locks from a successor.
+        # In a cluster, tokens are not locked: only the leader uses them. A frozen leader's locks would block its successor.
         if settings.engine.kind == "embedded":
             tokens = config.tokens_in_use(settings.channels, manifests, names)
             around.enter_context(instance.tokens_held(tokens, settings.root))
@@ -319,9 +319,7 @@ async def _show(gateway: Gateway) -> None:
 
 
 def ready_line(gateway: Gateway) -> str:
-    """Return the line that `shipmate run` prints once all channels are connected: the channels' names, then their
-    addresses.
-    """
+    """Return the line that `shipmate run` prints once all channels are connected: the channels' names, then their addresses."""
     addresses = [address for channel in gateway.channels.values() for address in channel.addresses]
     if gateway.dashboard is not None:
         addresses.append(gateway.dashboard.address)
@@ -355,9 +353,7 @@ def terminal_language(environment: Mapping[str, str]) -> str:
 
 
 def link(root: Path) -> str:
-    """Return a new link that opens this folder's web chat as an operator (`shipmate link`). Raises
-    `errors.ShipmateError`.
-    """
+    """Return a new link that opens this folder's web chat as an operator (`shipmate link`). Raises `errors.ShipmateError`."""
     guard = importlib.import_module(f"{discovery.PACKAGE}.web.guard")
     home = root / config.HOME
     if not instance.is_held(home):

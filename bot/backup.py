@@ -60,8 +60,8 @@ class Backup:
 
 
 def write(home: Path, target: Path, *, disk: Disk, clock: Clock, database: str | None = None) -> Backup:
-    """Write a backup of `home` atomically. No gateway can start during the backup. If `database` is given, the log and
-    the shared files come from a snapshot of that database, and all other files from this host.
+    """Write a backup of `home` atomically. A running gateway goes on, but none can start during the backup. If `database`
+    is given, the log and the shared files come from a snapshot of that database, and all other files from this host.
 
     Raises `errors.StorageError`, `errors.ConfigError` if an interrupted restore left `home` incomplete, and OSError.
     """
@@ -116,8 +116,8 @@ def _add(tar: tarfile.TarFile, name: str, file: BinaryIO, size: int, now: float)
 
 
 def _contents(home: Path, scratch: Path, added: set[str]) -> Iterator[tuple[str, BinaryIO]]:
-    """Yield the name and the opened file of everything in `home` that belongs in a backup. `added` are the names in `.ship`
-    that an earlier home contained, so they are skipped. Databases come first, as snapshots.
+    """Yield the name and the opened file of everything in `home` that belongs in a backup. Skip the names in `added`,
+    which an earlier call took from another folder; add new names to it. Snapshots of databases come first.
     """
     for name in _DATABASES:
         if name not in added and (home / name).is_file() and (home / name).stat().st_size:
@@ -145,7 +145,7 @@ def _contents(home: Path, scratch: Path, added: set[str]) -> Iterator[tuple[str,
                         if stat.S_ISREG(one.lstat().st_mode):
                             yield str(one.relative_to(home)), one.open("rb")
                         break
-    # The first `.ship` folder contains these folders completely, so those of later `.ship` folders are skipped.
+    # The first `home` contains these two folders completely, so later calls for another `home` must skip them.
     added |= {"memory", "artifacts"}
 
 

@@ -87,8 +87,7 @@ BRACKETS = 800
 CELLS = 20_000
 """Max table cells in a text that is parsed, since the parser fills up each row to the width of its table."""
 DEEPEST = 60
-"""Max levels of nesting. The parser drops deeper text, so a text that reaches this level is shown without formatting.
-"""
+"""Max levels of nesting. The parser drops deeper text, so a text with this many levels is shown unformatted."""
 
 
 def parser() -> MarkdownIt:

@@ -1,10 +1,9 @@
 """Finds, exports and erases all data of one person.
 
-These data are the messages that the person wrote, the answers to these messages, and the chats in which nobody else
-writes. In a chat where other people also write, erasing replaces each of the
-person's events with a blank row. Data for the model that was derived from a whole chat
-(prompts, summaries, memory, injected history) may mention the person anywhere. It is removed and derived again. The
-functions block, so only commands call them.
+These data are the messages that the person wrote, the answers to them, and the chats in which nobody else writes. In a
+chat where other people also write, erasing replaces each of the person's events with a blank row. Data for the model
+that was derived from a whole chat (prompts, summaries, memory, injected history) may mention the person anywhere. It is
+removed and derived again. The functions block, so only commands call them.
 """
 
 from __future__ import annotations
@@ -358,7 +357,7 @@ class PersonalData:
         return {Kept.CHATS: gone[CHATS], Kept.LOGS: gone[LOGS]}
 
     def _left_of(self, raw: bytes, place: str, path: Path, found: Found) -> bytes | None:
-        """Return a line as it should be after the erasure; None deletes the line. Deleted are the person's lines, and
+        """Return a line as it should be after the erasure; None deletes the line. The person's lines are deleted, and
         unreadable lines of the log and of the person's chats. Log lines of shared chats lose the texts of messages.
         """
         line = jsonl.loads(raw)

@@ -28,8 +28,7 @@ time of a message.
 """
 FULL_EVERY = 60.0  # Interval in seconds between two full collections while memory use is normal
 NEW = 60_000
-"""Number of new objects that starts a full collection before `FULL_EVERY` has passed. The collection takes about 10 ms.
-"""
+"""Number of new objects that starts a full collection before `FULL_EVERY` has passed. It takes about 10 ms."""
 _MB = 1024 * 1024
 _M_ARENA_MAX = -8  # of mallopt(3)
 

@@ -44,7 +44,7 @@ ERASED = """UPDATE cluster_leader SET store = DEFAULT; DELETE FROM files WHERE d
 
 
 def is_name(name: str) -> bool:
-    """Return True if `name`, a path relative to `.ship`, belongs to a shared file. Return False for a path with parts like `..`."""
+    """Return True if `name` is the path, relative to `.ship`, of a shared file. Return False for a path with parts like `..`."""
     parts = PurePosixPath(name).parts
     plain = "/".join(parts) == name and not any(part.startswith(".") for part in parts)
     return plain and (name in FILES or (len(parts) > 1 and parts[0] in FOLDERS))
@@ -146,7 +146,7 @@ class SharedDisk:
         for path in foreign:
             (aside / self._name(path)).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             path.replace(aside / self._name(path))
-        if known is not None:  # the deleted files may contain erased content
+        if known is not None:  # delete them, because they may contain erased content
             shutil.rmtree(aside, ignore_errors=True)
         elif foreign:
             self._log.write("cluster", f"files of another Shipmate are kept in {aside.name}", level="warn")

@@ -61,7 +61,9 @@ class Approval:
     script: str = ""  # text of the script that the call runs, without secrets, if the person may read it
     step: tuple[Mapping[str, Any], ...] = ()
     """If one question is about several calls of a step: for each call, the fields that differ from this request."""
-    about: str = ""  # foreign text that is the reason for asking: author and beginning, or file, or tool
+    about: str = (
+        ""  # foreign text that is the reason for asking: its author and beginning, its file or its tool
+    )
 
     @property
     def person(self) -> UserRef | None:

@@ -247,8 +247,8 @@ class Channel(ABC):
     async def chats_of(
         self, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool
     ) -> MembershipAnswer | None:
-        """Return the `chat_keys` of chats that the person is a member of now; of direct chats, only the person's own, and only
-        if `direct` is True. Return None if the platform has no members to look up. Raises `errors.ChannelError`.
+        """Return those of the `chat_keys` in which the person is a member now. If `direct` is True, include the
+        person's own direct chat. Return None if the platform has no members to look up. Raises `errors.ChannelError`.
         """
         return None
 
@@ -271,9 +271,9 @@ class HttpServer(Protocol):
     async def start(
         self, app: Any, host: str, port: int, *, key: str, grace: float, nearby: bool = False
     ) -> int:
-        """Serve a new `aiohttp.web.Application` and return the port. If `port` is in use and `nearby` is true, use the
-        next free port. `stop` will wait up to `grace` seconds for running responses. Raises `errors.Unavailable` if
-        another process uses the port, and `errors.ConfigError` for other failures. Both name `key`, a settings section.
+        """Serve a new `aiohttp.web.Application` and return the port. If `port` is in use and `nearby` is true, use the next
+        free port. `stop` will wait up to `grace` seconds for running responses. Raises `errors.Unavailable` if another
+        process uses the port, and `errors.ConfigError` for other failures. Both errors name the settings section `key`.
         """
 
     async def stop(self) -> None:

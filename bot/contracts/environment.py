@@ -101,8 +101,8 @@ class Log(Protocol):
         request_id: str | None = None,
         **details: Any,
     ) -> None:
-        """Write one log line. `chat_key`, `request_id` and the step default to those of the running turn. `duration` is in
-        milliseconds. `details` are written as JSON with camelCase keys.
+        """Write one log line. `chat_key`, `request_id` and the step default to the running turn's values. `duration` is
+        in milliseconds. `details` are written as JSON with camelCase keys.
         """
 
 

@@ -16,7 +16,7 @@ from bot.contracts.model import ShownFile
 from bot.words import DEFAULT
 
 ORIGIN = "origin"
-"""Key of the provenance of a text. Stored blocks, and the messages for the model, have this key. It is never sent to a
+"""Key of the provenance of a text. Stored blocks and messages have this key. It is removed before they are sent to a
 model.
 """
 
@@ -135,8 +135,8 @@ class Origin(Frozen):
 
 
 class Quoted(Frozen):
-    """A message that came with another: an earlier one of the thread, the one replied to, or (`brought`) one that is forwarded,
-    shared, or sent instead of text.
+    """A message that accompanies an inbound: an earlier message of the thread, the message replied to, or (`brought`) a
+    message that is forwarded, shared, or sent instead of text.
 
     `user_id` posted the quoted message here; `origin` is the author, if somebody else wrote it. `part` is the excerpt that a
     reply selects. `kind` is the kind of content other than a person's text (a poll, a location, a bot's post). `files` are
@@ -205,11 +205,11 @@ class Due(Frozen):
 
 
 class Inbound(Frozen):
-    """One event that a person caused, in the same form for all platforms.
+    """One event that a person caused, in the same form for all platforms. `kind` selects the meaning.
 
-    `edit`: `text` is the new text of the message `message_id`. `delete`: that message was deleted. `stop`: ends the turn of
-    `chat_key`. `admission`: the intake makes it from a stranger's message, without the text. `added`: this person added the
-    bot to a chat. `rating`: this person rates the message `answers`.
+    `edit`: `text` is the new text of the message `message_id`. `delete`: that message was deleted. `stop`: ends the
+    turn of `chat_key`. `admission`: the intake makes this inbound when a stranger writes, without the stranger's text.
+    `added`: this person added the bot to a chat. `rating`: this person rates the message `answers`.
     """
 
     channel: str

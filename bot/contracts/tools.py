@@ -16,7 +16,7 @@ from bot.contracts.messages import ORIGIN, Provenance, unpacked
 Effect = Literal["read", "write", "run", "network", "message", "delegate"]
 """Effect of a tool call, on which permissions depend. `delegate`: the call makes further calls with their own permissions."""
 READS: frozenset[Effect] = frozenset({"read"})
-MCP = "mcp__"  # Prefix of the names of MCP servers' tools, `mcp__<server>__<tool>`, and of no other tool
+MCP = "mcp__"  # Prefix of the names of MCP servers' tools (`mcp__<server>__<tool>`). No other tool has this prefix.
 WRITES: frozenset[Effect] = frozenset({"write"})
 
 
@@ -28,8 +28,8 @@ class ToolInput(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class FoundTools:
-    """Result of a search for tools: definitions that the model may now call, and instructions by MCP server. In the stored
-    result each definition is a `tool_reference` block with `tool_name` and `definition`.
+    """Result of a search for tools: definitions of tools that the model may now call, and each MCP server's
+    instructions. In the stored result each definition is a `tool_reference` block with `tool_name` and `definition`.
     """
 
     definitions: tuple[Json, ...]
@@ -50,8 +50,8 @@ OMISSION = "omission"
 
 @dataclass(frozen=True, slots=True)
 class Omission:
-    """The part of a result that the model does not see: its artifact, its line breaks and characters, and the start and end of
-    the note that replaces the part in the text.
+    """The part of a result that the model does not see: its artifact, the numbers of its line breaks and characters,
+    and the start and end of the note that replaces the part in the text.
     """
 
     artifact: str

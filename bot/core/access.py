@@ -29,7 +29,7 @@ SECONDS = 15.0  # Timeout in seconds for asking a platform which groups a person
 
 @dataclass(eq=False)
 class Memberships:
-    """Asks the channels which chats a person belongs to, and what the link to a message is (`tools.context.Membership`)."""
+    """Asks the channels which chats a person belongs to, and for links to messages (`tools.context.Membership`)."""
 
     channels: Mapping[str, Channel]
     log: Log
@@ -131,7 +131,7 @@ class Access:
         return verdict
 
     def prove(self, channel: str) -> None:
-        """Raise `errors.ConfigError` if the rules would admit a stranger, unless the channel is `local` or lists "*"."""
+        """Raise `errors.ConfigError` if the rules admit a stranger, unless the channel is `local` or its list has "*"."""
         if self.manifests[channel].access == "local" or EVERYONE in self._listed(channel):
             return
         people = [UserRef(channel, nobody) for nobody in ("", _ANYBODY)]
@@ -235,14 +235,14 @@ _OF_STRANGERS = "channel chat_id chat_type user_id ts addressed message_id user_
 
 
 def request_of(inbound: Inbound, now: float) -> Inbound:
-    """Return a request to admit the stranger who wrote this message, without its text. The key limits requests to one per
-    person and day. In a group, only the stranger sees the bot's reply.
+    """Return a request to admit the stranger who wrote this message, without its text. The event key limits requests to
+    one per person and day. In a group, only the stranger sees the bot's reply.
     """
     alone = (
         {ONLY_TO: inbound.user_id, ABOUT: inbound.message_id or ""} if inbound.chat_type == "group" else {}
     )
     return Inbound(
-        # The key leaves out the thread, because the bot does not join a thread in which only strangers write.
+        # The chat key leaves out the thread, because the bot does not join a thread in which only strangers write.
         chat_key=inbound.chat_key.chat,
         keys=(f"admission:{inbound.channel}:{inbound.user_id}:{int(now // EVERY)}",),
         target={**inbound.target, **alone},

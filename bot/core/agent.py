@@ -124,7 +124,7 @@ class ModelDeps:
     effort: Effort | None = None
     thinking: Thinking | None = None
     purposes: Mapping[Any, ModelUse] = field(default_factory=dict)
-    """Model, effort and thinking by purpose of the request (`llm.purposes`). They replace the chat's own."""
+    """Model, effort and thinking by purpose of the request (`llm.purposes`). They override the chat's values."""
     chosen: str | None = None
     chosen_effort: Effort | None = None
     """Effort that an operator chose for the chat; None to use the effort in ship.json."""
@@ -157,7 +157,7 @@ class ModelDeps:
         return sent_manner(effort, own.thinking or self.thinking, partial(takes, own.model or self.name))
 
     def fitted(self, request: ModelRequest, purpose: str | None = None) -> ModelRequest:
-        """Return the request, addressed to the model of its purpose. Leave out thinking that this model cannot read."""
+        """Return the request with the model for its purpose. Leave out thinking that this model cannot read."""
         sent, model = self.sent(purpose), self._own(purpose or self.purpose).model or self.name
         if model != request.model:
             most = self.windows.max_output(model) or request.max_tokens

@@ -27,7 +27,7 @@ from bot.storage import file_names, jsonl
 from bot.storage.jsonl import on_disk
 
 SEQ = "seq"  # Key of the event number in an archive line's `meta` object
-NEWEST = 100  # Max archive lines of a chat whose events are looked up in the log. The newest lines are used.
+NEWEST = 100  # Max archive lines that `newest` returns for a chat
 NAME_LINES = 20  # Max lines per chat that are searched for names of people. The newest lines are searched.
 NAMES_SHOWN = 3  # Max names of people that are shown for a chat
 MAIN = ".jsonl"

@@ -37,7 +37,7 @@ def tool_calls(content: Iterable[Json]) -> list[ToolCall]:
 
 
 def redacted(blocks: Iterable[Json], redact: Redact) -> list[Json]:
-    """Return the blocks with secrets redacted. A thinking block with a secret is dropped, because it is signed."""
+    """Return the blocks with secrets redacted. Drop thinking blocks with a secret, because they are signed."""
     clean = []
     for block in blocks:
         changed = text.deep(block, redact)

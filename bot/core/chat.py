@@ -26,7 +26,7 @@ from bot.core.outgoing import OutboxRow, Question
 from bot.core.removal import Gone
 
 MOST_ATTEMPTS = 5
-"""Max starts of a turn without progress. Otherwise a turn that crashes the process would be started forever."""
+"""Max starts of a turn without progress. Without this limit, a turn that crashes the process would be started forever."""
 MOST_RESTARTS = 2
 """Max times that a turn cancels a model call to include a newer message of the person."""
 ALBUM_SECONDS = 1.0
@@ -154,7 +154,7 @@ class Wait:
         self.goes_on("", at)
         ms = round(max(0.0, at - self._since) * 1000)
         parts = {part: spent for part, spent in self._spent.items() if part and spent}
-        # The waiting time is counted with two digits.
+        # Waiting times are counted in classes: the time rounded to two digits.
         return events.Waited(ms, ms if ms < 100 else round(ms, 2 - len(str(ms))), parts)
 
 
@@ -267,9 +267,9 @@ class Handle(NamedTuple):
 
 
 class Deliver(NamedTuple):
-    """Effect on the message of an outbox row: `send` it; `find` out from the platform whether it was delivered; `end` a live
-    message, which is one that is edited while a turn runs; or `revise` a sent message, so that it shows the outcome of its
-    `question`.
+    """Effect on the message of an outbox row: `send` it; `find` out from the platform whether it was delivered; `end` a
+    live message (a message that is edited while a turn runs); or `revise` a sent message, so that it shows the outcome
+    of its `question`.
     """
 
     do: Literal["send", "find", "end", "revise"]
@@ -821,7 +821,7 @@ class Chat:
 
     def _row(self, name: str, **changed: object) -> None:
         if (row := self.outbox.get(name)) is not None:
-            self.outbox[name] = replace(row, **changed)  # type: ignore[arg-type]  # the names are those of fields
+            self.outbox[name] = replace(row, **changed)  # type: ignore[arg-type]  # the keys are names of fields
 
     # ------------------------------------------------------------ due effects
 

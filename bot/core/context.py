@@ -114,7 +114,7 @@ class RunningTurn:
 
 
 class AgentContextStore:
-    """The messages of ended turns and of the running turn that a chat's model is sent."""
+    """Holds the messages of ended turns and of the running turn that are sent to a chat's model."""
 
     def __init__(self, max_messages: int) -> None:
         self.max_messages = max_messages

@@ -40,8 +40,8 @@ class ExportLost(errors.StorageError):
 
 
 class Export(ABC):
-    """One kind of output, written from events in commit order. The same events change nothing when they are passed again.
-    Methods raise `errors.StorageError`.
+    """One kind of output, written from events in commit order. An event that is passed again changes nothing. Methods
+    raise `errors.StorageError`.
     """
 
     name: ClassVar[str]
@@ -52,7 +52,7 @@ class Export(ABC):
 
     @property
     def rests_on(self) -> int | None:
-        """Return the number of the oldest event that the export still needs; the cursor stays before it. None if it needs none."""
+        """Return the number of the oldest event that the export needs, or None. The cursor stays before that event."""
         return None
 
     async def complete(self) -> bool:
@@ -302,7 +302,7 @@ class LineFold:
         return None if line is None else (n, line)
 
     def _ended(self, n: int, event: Event, end: events.RowEnded) -> tuple[int, ArchiveLine | None]:
-        """Return an event number and the line of a bot message; no line while a part is undecided, or if none was delivered."""
+        """Return an event number and a bot message's line; no line if a part is undecided or none was delivered."""
         found = next(((name, one) for name, one in self._outgoing.items() if end.row in one.parts), None)
         if found is None:
             return n, None

@@ -110,7 +110,7 @@ class Display:
     preview: Callable[[Chat, Inbound, Callable[[], str]], object]  # shows an answer while the model writes it
     calls: Callable[
         [CallWrapper, Registry], CallWrapper
-    ]  # adds to a wrapper of calls that running calls are shown
+    ]  # returns a wrapper of calls that also shows running calls
     tasks: Callable[[TaskEvent], object]  # receives the events of subagent tasks
     close: Callable[[], Awaitable[None]]
 
@@ -131,7 +131,7 @@ class Hooks:
     """Returns this feature's open loops for a viewer, in the language set by `words.speaking`."""
     display: Display | None = None
     outcomes: Mapping[str, Callable[[Question], str]] = field(default_factory=dict)
-    """Return the text shown below a decided question, by subject of the question."""
+    """Functions that return the text below a decided question, by subject of the question."""
     ports: Mapping[str, Any] = field(default_factory=dict)  # services for tools, by name
     periodic: Sequence[PeriodicJob] = ()  # run at intervals while the channels are connected
     turn_ends: Callable[[Turn, TurnEndState], Done] | None = None
@@ -149,7 +149,7 @@ class Hooks:
     hears_all: Callable[[ChatKey], Awaitable[bool]] | None = None
     """Returns True if the bot answers every message of this chat."""
     home: Mapping[int, Callable[[Inbound], Awaitable[HomeSection]]] = field(default_factory=dict)
-    """Return sections of the home page, by position. Sections with the same title are merged."""
+    """Functions that return sections of the home page, by position. Sections with the same title are merged."""
     wrap_reply: Callable[[Chat, Reply, Registry], Reply] | None = None
     """Wraps the object with which a turn sends messages. Called in the turn's task."""
     wrap_model: Callable[[Model], Model] | None = None
@@ -205,8 +205,8 @@ class Door:
             self._hooks.append(hooks)
 
     def all(self, name: str, inbound: Inbound | None = None) -> list[Any]:
-        """Return the hook `name` of each feature that implements it and wants messages of this kind. In place of a hook
-        that is a sequence, return its items.
+        """Return the hook `name` of each feature that implements it and wants messages of this kind. If a hook is a
+        sequence, return its items instead.
         """
         kind = ""
         if inbound is not None:

@@ -29,7 +29,7 @@ MOST_LOWERED, MIN_OUTPUT_TOKENS, OUTPUT_MARGIN = 2, 256, 64
 RAISES = 4
 """Max factor by which the configured output limit is raised, if the model's own limit is unknown."""
 LARGE_TURN, MISJUDGED = 2_000, 3.0
-"""Min tokens of a turn that may be too large, and factor from which a provider's count differs too much to be trusted."""
+"""Min tokens of a turn that counts as too large, and max factor between a provider's trusted count and the estimate."""
 COLD_AFTER = 300.0
 """Seconds from a request's start until the provider's cache has certainly expired."""
 COLD_HIDES = 2_000

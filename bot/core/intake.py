@@ -250,8 +250,8 @@ class Intake:
         return await self.door.waiting(Viewer(CONSOLE, operator=True))
 
     async def decide(self, loop: OpenLoop, act: Act) -> str:
-        """As the console, run the chat command for an act on an open loop (a matter that waits for somebody). Return the
-        sentence that tells what was done. Raises `errors.StorageError`.
+        """Run the chat command for an action on an open loop (a matter that waits for somebody), as the user of the
+        console. Return a sentence about the outcome. Raises `errors.StorageError`.
         """
         name, args = COMMANDS[act]
         inbound = Inbound(

@@ -244,8 +244,8 @@ def head(
 
 
 def in_plain_words(head: Message | None) -> Message | None:
-    """Return a head message of version 0.2, in which the provider wrote the summary as a signed block, with the text of the
-    summary. Other head messages do not change.
+    """Convert a head message of version 0.2, whose summary is a signed block by the provider, to one with the summary's
+    text. Return any other head message unchanged.
     """
     if head is None or head["content"][0].get("type") != "compaction":
         return head

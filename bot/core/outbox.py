@@ -67,9 +67,9 @@ class _Bucket:
 
 
 class RateLimiter:
-    """Applies the rate limits in the channels' manifests; without limits if `limits` is False. A message waits for a slot. A
-    cosmetic change, such as a preview's update, is dropped if no slot is free. Within w seconds, a budget assigns at most
-    `burst + w / every` slots.
+    """Applies the rate limits in the channels' manifests. If `limits` is False, nothing is limited. A message waits for
+    a slot. A cosmetic change, such as a preview's update, is dropped if no slot is free. Within w seconds, a budget
+    assigns at most `burst + w / every` slots.
     """
 
     def __init__(self, manifests: Mapping[str, Manifest], clock: Clock, *, limits: bool) -> None:
@@ -79,8 +79,8 @@ class RateLimiter:
         self.buckets: dict[str, _Bucket] = {}
 
     async def slot(self, to: Address) -> float:
-        """Wait for a slot in both budgets, take it, and return 0. Callers get slots in the order of their calls. If the
-        platform has asked to wait longer than `MAX_WAIT`, take no slot and return the seconds to wait.
+        """Wait for a slot in the budgets of the chat and the channel, take it, and return 0. Callers get slots in the order of
+        their calls. If the platform has asked to wait longer than `MAX_WAIT`, take no slot and return the seconds to wait.
         """
         near, far = self._of(to)
         near.waiting, far.waiting = near.waiting + 1, far.waiting + 1
@@ -129,7 +129,7 @@ class RateLimiter:
         bucket.frozen_until = max(bucket.frozen_until, self._clock.monotonic() + patience(error.retry_after))
 
     def _of(self, to: Address) -> tuple[_Bucket, _Bucket]:
-        """Return the buckets of an address: that of its chat, which all threads share, and that of its channel."""
+        """Return the two buckets of an address: its chat's bucket, which all threads share, and its channel's bucket."""
         manifest, limits = self._manifests[to.channel], self._limits
         chat = self._bucket(f"{to.channel}:{to.chat_id}", manifest.pace.get(to.chat_type) if limits else None)
         return chat, self._bucket(to.channel, manifest.total if limits else None)
@@ -206,7 +206,7 @@ class Outbox:
         self._seen: dict[str | None, dict[str, LiveText]] = {}
         """Content that people see now in each live message, by turn and outbox row."""
         self.last_words: dict[OutboundKind, LastWords] = {}
-        """By form of live message, the function for its final content. Without a function, the message is deleted at the end."""
+        """For each form of live message, the function for its final content. Without one, the message is deleted at the end."""
 
     def _lock(self, row: OutboxRow) -> asyncio.Lock:
         return self._locks.setdefault(row.place, asyncio.Lock())

@@ -119,7 +119,7 @@ def in_words(plan: Plan) -> str:
         return say("plan.once")
     if plan.kind == "every":
         return say(f"plan.every_{plan.said[-1]}", count=int(plan.said[:-1]))
-    found = cron(plan.said, datetime(2024, 1, 1))  # noqa: DTZ001 - what clocks show, in any zone
+    found = cron(plan.said, datetime(2024, 1, 1))  # noqa: DTZ001 - the wall-clock time of any zone
     # In `days`, Monday is 0. In cronsim, Sunday is 0 or 7. Entries like "second Monday of a month" are left out.
     days = sorted({(day - 1) % 7 for day in found.weekdays if isinstance(day, int)})
     minute, names = min(found.minutes), say("time.weekdays").split()

@@ -126,8 +126,8 @@ def has_tables(session: PostgresSession) -> bool:
 
 class PostgresLog(EventLog):
     """The event log in the PostgreSQL database at `url`. `epoch` is the number of this process's leadership; None for
-    commands, which run while the bot is stopped. Every host exports the log to its own files, so it stores its position in
-    the log for each export in the local file `cursors`.
+    commands, which run while the bot is stopped. Every host exports the log to its own files, so the positions of its
+    exports in the log are in the local file `cursors`.
     """
 
     refusals = (*ERRORS, errors.StorageError)

@@ -34,7 +34,7 @@ CREATE OR REPLACE FUNCTION instr(text, text) RETURNS integer IMMUTABLE LANGUAGE 
 CREATE OR REPLACE FUNCTION json_extract(text, text) RETURNS bigint IMMUTABLE LANGUAGE sql
 AS 'SELECT jsonb_path_query_first($1::jsonb, $2::jsonpath)::bigint';
 CREATE INDEX IF NOT EXISTS waits ON events (json_extract(data, '$.ms'), at) WHERE kind = 'waited';
--- As the triggers in SQLite. JSON of PostgreSQL has no NUL.
+-- This trigger does the same as the triggers in sqlite_log.sql. NUL is replaced, because JSON in PostgreSQL cannot contain it.
 CREATE OR REPLACE FUNCTION count_event() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
   now_hour BIGINT := trunc(NEW.at / 3600);
@@ -74,7 +74,7 @@ END $$;
 DROP TRIGGER IF EXISTS counted ON events;
 CREATE TRIGGER counted AFTER INSERT ON events FOR EACH ROW WHEN (NEW.kind IN ('used', 'turn_ended', 'rated', 'waited'))
 EXECUTE FUNCTION count_event();
--- Sums of all chats of a channel, which is the `chat` here: they follow the sums of each chat.
+-- The tables with the suffix `_hours` have the sums of all chats of a channel; their column `chat` contains the channel.
 INSERT INTO usage_hours SELECT hour, substr(chat, 1, instr(chat, ':') - 1), model, purpose, sum(turns), sum(failed), sum(calls),
   sum(unpriced), sum(input), sum(output), sum(cache_read), sum(cache_write), sum(cost) FROM usage WHERE NOT EXISTS (SELECT 1 FROM
   usage_hours) GROUP BY hour, substr(chat, 1, instr(chat, ':') - 1), model, purpose;

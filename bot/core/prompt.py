@@ -65,9 +65,9 @@ def assemble(
     size: Callable[[str], float] = len,
     required: Container[str] = (),
 ) -> dict[str, str]:
-    """Return the text of each section, in order: the longest of its forms that fits the rest of the budget. `sections` has
-    each section's text and shorter versions, longest first; an empty form is ignored. Other sections are left out. Raises
-    `errors.TurnFailed` if a required section does not fit.
+    """Return the text of each section, in order: the longest of its forms that fits the rest of the budget. `sections`
+    has each section's text and shorter versions, longest first; an empty form is ignored. A section of which no form
+    fits is left out. Raises `errors.TurnFailed` if a required section does not fit.
     """
     chosen = dict[str, str]()
     gap = size(BETWEEN)
@@ -192,7 +192,7 @@ def resolve(texts: Sequence[str]) -> list[str]:
     for near, sections in enumerate(files):
         overrides = {one.key for one in sections if one.override and one.key}
         for farther in files[:near]:
-            level = 7  # no heading
+            level = 7  # deeper than any heading
             for one in farther:
                 if one.level <= level:
                     level = one.level if one.key in overrides else 7

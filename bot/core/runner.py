@@ -539,7 +539,7 @@ class Runner:
     def _messages(
         self, chat: Chat, to: Inbound, name: str, words: str, turn: str | None = None, **more: Any
     ) -> list[Fact]:
-        """Return the events that send the text `words` to the place of the message `to`; [] if the text is empty."""
+        """Return the events that send the text `words` to the chat of the message `to`; [] if the text is empty."""
         rows = self.saying.rows(name, Address.of(to), words, **more) if words else []
         return [Fact(chat.key, row, turn) for row in rows]
 

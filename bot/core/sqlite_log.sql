@@ -54,7 +54,7 @@ CREATE TRIGGER IF NOT EXISTS rated AFTER INSERT ON events WHEN NEW.kind = 'rated
   ON CONFLICT DO UPDATE SET count = count + 1;
 END;
 CREATE TABLE IF NOT EXISTS facts (kind TEXT, key TEXT, value TEXT NOT NULL, PRIMARY KEY (kind, key)) WITHOUT ROWID;
--- Sums of all chats of a channel, which is the `chat` here: they follow the sums of each chat.
+-- The tables with the suffix `_hours` have the sums of all chats of a channel; their column `chat` contains the channel.
 INSERT INTO usage_hours SELECT hour, substr(chat, 1, instr(chat, ':') - 1), model, purpose, sum(turns), sum(failed), sum(calls),
   sum(unpriced), sum(input), sum(output), sum(cache_read), sum(cache_write), sum(cost) FROM usage WHERE NOT EXISTS (SELECT 1 FROM
   usage_hours) GROUP BY hour, substr(chat, 1, instr(chat, ':') - 1), model, purpose;

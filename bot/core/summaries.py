@@ -317,8 +317,8 @@ class Summaries:
         self._of(chat).tasks[what] = started(work, self.agent.log, f"a {what} failed")
 
     async def _ended(self, chat: Chat, what: What) -> None:
-        """Wait for a running task. After `WAIT_SECONDS`, cancel it: a late memory must not replace a newer one. This counts as a
-        failure. Otherwise each turn would start another slow compaction, for which the next turn waits.
+        """Wait for a running task. After `WAIT_SECONDS`, cancel the task, because a late memory must not replace a newer one.
+        Count this as a failure. Otherwise each turn would start another slow compaction, for which the next turn waits.
         """
         task = self._of(chat).running(what)
         if task is not None and not await ends_within(WAIT_SECONDS, task, self.agent.clock):
@@ -360,9 +360,9 @@ def _origin(chat: Chat, messages: Iterable[Message]) -> Provenance:
 
 
 def _border(fit: Fit, keep: float) -> list[int]:
-    """Return the event numbers of the messages to drop, so that at least `keep` tokens and `KEEP_MESSAGES` messages stay.
-    Whole turns are dropped. If the oldest turn to keep is too long, its oldest API rounds are dropped too. Its last
-    round, which is the answer, and the messages of people stay.
+    """Return the event numbers of the messages to drop, so that at least `keep` tokens and `KEEP_MESSAGES` messages
+    stay. Whole turns are dropped. If the oldest turn to keep is too long, its oldest API rounds are dropped too. That
+    turn's last round, which is the answer, and the messages of people stay.
     """
 
     def tokens_of(entries: Sequence[ContextEntry]) -> float:
@@ -426,7 +426,7 @@ def _keep(fit: Fit) -> float:
 
 
 Prefix = tuple[Sequence[Message], Sequence[Message]]
-"""Messages at the start of a fork's request: those of finished turns, and those of the running turn."""
+"""Messages at the start of a fork's request: messages of finished turns, and messages of the running turn."""
 
 
 def _prefix(fit: Fit, current: Sequence[Message] = ()) -> Prefix:

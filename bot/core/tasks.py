@@ -77,7 +77,7 @@ TaskStatus = Literal["whole", "cut", "silent", "failed"]
 @dataclass(frozen=True, slots=True)
 class TaskEvent:
     """A change in the progress of a task, for displays. The first event of a task is `queued`; the last is `ended`,
-    `failed` or `stopped`. `model` follows each answer of the model.
+    `failed` or `stopped`. A `model` event follows each answer of the model.
     """
 
     kind: TaskState

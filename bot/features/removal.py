@@ -1,5 +1,5 @@
-"""Deletion of data. A person removes a message: by a deletion on the platform, or by the command `/forget`. Retention deletes
-what is older than the retention time of its chat. Both reach the log and everything derived from the log.
+"""Deletion of data. A person removes a message: by a deletion on the platform, or by the command `/forget`. Retention
+deletes data older than the retention time of its chat. Both change the log and everything derived from the log.
 """
 
 from __future__ import annotations

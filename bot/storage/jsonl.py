@@ -22,7 +22,7 @@ from bot.contracts.environment import Disk
 
 LOCK = ".lock"
 PIECE = 64 * 1024  # Number of bytes of a file that are read at a time. A line may be longer.
-_LOCK_TRIES, _LOCK_PAUSE = 5_000, 0.002  # ten seconds
+_LOCK_TRIES, _LOCK_PAUSE = 5_000, 0.002  # ten seconds in total
 _SCRATCH = re.compile(r"\.[^.]+\.tmp")
 _FOLDERS: dict[str, threading.Lock] = {}
 """Locks between the threads of this process, by folder. If there were only the file lock, a thread might never get its turn."""

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 Catalogue = Mapping[str, str | Mapping[str, str]]
-"""Format strings by key (`section.name`). A sentence with a `count` has two: one for 1 and one for other numbers."""
+"""Format strings by key (`section.name`). A sentence with a `count` has two strings: for 1, and for other numbers."""
 DEFAULT = "en"  # Language for people who have chosen none, and for sentences that are missing in a catalogue
 _PLURAL = "other"
 

@@ -339,7 +339,7 @@ class TurnDisplay:
             return []
         *whole, last = parts
         messages = [LiveText(part, sure=part) for part in whole]
-        # `closing` closes only marks that the last message opened. It closes no marks of earlier messages.
+        # If an earlier message opened the marks, leave out `closing`, except the end of a code block.
         unsure = len(shorter.words) - sure
         inside = unsure <= len(last)
         ending = last + (closing if inside or closing.startswith("\n") else "")
@@ -440,7 +440,7 @@ class LiveTurns:
         runtime.live.last_words |= {"preview": self._last_preview, "progress": self._last_progress}
 
     def begin(self, turn: Turn) -> None:
-        """Make the turn's progress message say when the model does not answer. Must be called in the turn's asyncio task."""
+        """Let the turn's progress message show that the model does not answer. Must be called in the turn's asyncio task."""
         if not _unasked(turn):
             on_waiting_for_model(partial(self._waiting, turn.id))
 
