@@ -24,8 +24,8 @@ def used(chat: str, at: float, person: str = "", cost: float | None = None, **mo
 
 
 def write(home: Path, rows: Iterable[Row], turn: str = "") -> None:
-    """Append these events to the log in `home`. Each belongs to the turn of the event before, or all belong
-    to the `turn` that the first one begins.
+    """Append these events to the log in `home`. Each event belongs to the turn of the previous event; with `turn`, all
+    belong to the turn that the first one begins.
     """
     insert = (
         "INSERT INTO events (chat, seq, id, turn, person, kind, at, data) VALUES (?, ?, ?, ?, '1', ?, ?, ?)"

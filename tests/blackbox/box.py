@@ -1,5 +1,5 @@
-"""A server of the Model Context Protocol whose tools are described with texts of the corpus, and whose results are such texts:
-`python box.py TEXTS [NOTES]`, a file of JSON and what it says of how to use them.
+"""An MCP server whose tool descriptions and results are texts of the corpus: `python box.py TEXTS [NOTES]`. TEXTS is a JSON
+file; NOTES is the server's text on the use of its tools.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ NOTHING: dict[str, Any] = {"type": "object", "properties": {}}
 
 
 def tools() -> list[dict[str, Any]]:
-    """One that says any of them, and one each that is described by it."""
+    """Return one tool that returns any of the texts, and one tool for each text that is its description."""
     say = {
         "name": "say",
         "description": "Say something.",

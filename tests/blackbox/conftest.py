@@ -1,4 +1,4 @@
-"""The real process over loopback servers: start it, talk to it as the platforms do, kill it, start it again."""
+"""The real process among loopback servers. Tests start it, talk to it as the platforms do, kill it and start it again."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from bot.testing.telegram import TelegramServer
 from tests import quick
 from tests.log_lines import complaint
 
-START_SECONDS = 90.0  # a guard: on a busy machine importing the platforms' libraries alone takes seconds
+START_SECONDS = 90.0  # only a guard: on a busy machine the imports alone take seconds
 LEAVING = """
     SELECT count(*) FROM events queued WHERE kind = 'queued' AND NOT EXISTS (SELECT 1 FROM events
     WHERE kind = 'row_ended' AND json_extract(data, '$.row') = json_extract(queued.data, '$.row'))
 """
-"""Counts the messages in the log of the chats that may still go out."""
+"""SQL that counts the messages in the chats' log that are not sent yet."""
 PERSON = 1001
 ANN = "U0ANN"
 BOB = "U0BOB"
@@ -41,7 +41,7 @@ ROOM = "C0ROOM"
 
 
 class Process:
-    """`shipmate run` as a process; `lines` is its stdout so far. A `fresh` one imports everything by itself."""
+    """`shipmate run` as a process. `lines` is its stdout so far. A `fresh` process is not forked, so it imports all modules."""
 
     def __init__(self, root: Path, env: dict[str, str], *, fresh: bool = False) -> None:
         self.root = root
@@ -49,7 +49,7 @@ class Process:
         self.fresh = fresh
         self.module = ["bot"]
         self.speed: tuple[str, ...] = ()
-        """Options of a clock that runs fast."""
+        """Options of a clock that runs faster than real time."""
         self.before: list[str] = []
         """Command that starts the process."""
         self.lines: list[str] = []
@@ -59,7 +59,7 @@ class Process:
         self._readers: list[asyncio.Task[None]] = []
 
     def faked(self, *options: str) -> None:
-        """Let `bot.testing.run` run the gateway, with these options."""
+        """Start the gateway through `bot.testing.run` with these options."""
         self.module = ["bot.testing.run", *self.speed, *options]
 
     async def start(self, *, wait: bool = True, command: tuple[str, ...] = ("run",)) -> Process:
@@ -200,7 +200,7 @@ class World:
         assert wrong == set()
 
     async def start(self, *channels: str, **how: Any) -> Process:
-        """Write ship.json and start the process; every other channel is turned off if some are named."""
+        """Write ship.json and start the process. If channels are named, all others are off."""
         if channels:
             self.only(*channels)
         (self.root / "ship.json").write_text(json.dumps(self.config), encoding="utf-8")
@@ -211,14 +211,14 @@ class World:
         for name, settings in self.config["channels"].items():
             settings["enabled"] = name in channels
 
-    # ------------------------------------------------------------ what can be seen
-
     def texts(self, chat_id: int = PERSON) -> list[str]:
         """Return the texts that the bot has sent to a Telegram chat."""
         return [message.text for message in self.telegram.visible(chat_id)]
 
     async def ask(self, text: str, count: int | None = None, **how: Any) -> str:
-        """Say something on Telegram; wait until the chat has `count` messages of the bot, one more unless told; the last one."""
+        """Send a text on Telegram, and wait until the bot has `count` messages in the chat; the default is one more than
+        before. Return the last.
+        """
         chat = how.get("chat_id", PERSON)
         count = len(self.texts(chat)) + 1 if count is None else count
         self.telegram.say(text, **how)
@@ -226,7 +226,7 @@ class World:
         return self.texts(chat)[-1]
 
     async def shipmate(self, *words: str) -> str:
-        """What a command of `shipmate` prints in this folder, which ends well."""
+        """Run a `shipmate` command in this folder, check that it succeeds, and return its output."""
         code, out, err = await quick.run(*words, "--dir", str(self.root))
         assert code == 0, err
         return out.decode()
@@ -247,7 +247,7 @@ class World:
         return self._lines("chats")
 
     def _lines(self, folder: str) -> list[dict[str, Any]]:
-        """The whole lines of a folder's files: the last one may be half written while the process runs."""
+        """Return the complete lines of a folder's files. While the process runs, the last line may be incomplete."""
         return [json.loads(line) for line in self._raw(folder)]
 
     def _raw(self, folder: str) -> list[bytes]:
@@ -259,7 +259,7 @@ class World:
         return b"\0".join(p.read_bytes() for p in sorted((self.root / ".ship").rglob("*")) if p.is_file())
 
     def results_on_disk(self) -> int:
-        """The number of results of tools that a process which dies now leaves behind, or more."""
+        """Return the number of tool results in the log on disk, which survive a kill."""
         with contextlib.closing(sqlite3.connect(self.root / ".ship" / "shipmate.db", timeout=5)) as file:
             (count,) = file.execute("SELECT count(*) FROM events WHERE kind = 'tool_ended'").fetchone()
         return int(count)
@@ -269,7 +269,7 @@ class World:
         await eventually(lambda: sum(line["kind"] == "turn_end" for line in self.log()) >= count)
 
     async def sent(self) -> None:
-        """Wait until the log knows what became of all that goes out; the newest turn that is over by the operator's log is there."""
+        """Wait until no message is left to send and the operator's log contains the end of the newest turn."""
         ended = [line["requestId"] for line in self.log() if line["kind"] == "turn_end"]
         await eventually(lambda: self._recorded_end(ended[-1:]) and not self._leaving())
 
@@ -296,12 +296,12 @@ class World:
 
 
 def whole(texts: Sequence[str], count: int) -> bool:
-    """Return True if there are this many messages and none is still being edited."""
+    """Return True if there are `count` messages and none of them is still being edited."""
     return len(texts) >= count and not any(one.endswith(GOES_ON) for one in texts)
 
 
 async def eventually(condition: Callable[[], bool], seconds: float = START_SECONDS) -> None:
-    """Wait until a condition is true that another process changes without an event."""
+    """Wait until a condition is true that another process makes true without an event."""
     async with asyncio.timeout(seconds):
         while not condition():  # noqa: ASYNC110 - files and pipes of another process set no event here
             await asyncio.sleep(0.01)
@@ -318,6 +318,6 @@ fast = pytest.mark.parametrize("world", [10.0], ids=["fast"], indirect=True)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Where several workers will run, start the process that they have theirs forked off, while tests are collected."""
+    """If several workers will run, start the process from which they are forked while pytest collects the tests."""
     if config.option.workers > 1:
         quick.prepare()

@@ -1,4 +1,6 @@
-"""A model that does whatever any text says, and the texts that say it, through every door by which words come in."""
+"""A model that obeys every instruction in any text, and the hostile texts. They reach the model in all ways in which text
+can.
+"""
 
 from __future__ import annotations
 
@@ -32,15 +34,16 @@ FOREIGN = (
     "mcptool",
     "mcpinstructions",
 )
-"""Doors by which words of others come in: while they are in view, no rule that is not marked allows an effect."""
+"""Ways by which other people's text arrives. While it is in the model's context, a rule without `@trusted:` allows no call
+with effects."""
 WORKSPACE = ("file", "filename", "result")
-"""Doors by which the project's own text comes in: rules that operators wrote hold, and nothing is noted or planned unasked."""
+"""Ways by which the project's own text arrives. Rules of operators apply, and no note or job is made without a question."""
 _LOOKALIKES = str.maketrans("aceopxyABEHKMOPTX", "асеорхуАВЕНКМОРТХ")
 _LEET = str.maketrans("aeiostAEIOST", "431057431057")
 
 
 def families() -> list[list[str]]:
-    """The corpus by kinds: what is written in the file under each heading, and some of it in other letters."""
+    """Return the texts of the corpus by the heading of their file. Some texts are also written in other letters."""
     found: list[list[str]] = [[]]
     for line in Path(__file__).with_name("injections.txt").read_text(encoding="utf-8").splitlines():
         if re.match(r"# |#$", line):
@@ -52,7 +55,7 @@ def families() -> list[list[str]]:
 
 
 def _filled(line: str) -> str:
-    # An escape for a letter stays as it is: the attacker wrote it so.
+    # An escaped letter stays escaped, as the attacker wrote it.
     return line.replace("\\n", "\n").replace("KEY", KEY).replace("HOST", HOST)
 
 
@@ -126,7 +129,7 @@ def battery(case: str) -> list[tuple[str, Json]]:
 
 
 SHARES = 6
-"""A text that comes with a message of its own has a part of the battery done; the next ones do the rest."""
+"""Number of parts of the battery. A text that arrives as a message of its own causes one part; the next texts cause the others."""
 
 
 def share(tag: str) -> list[tuple[str, Json]]:
@@ -139,7 +142,7 @@ def share(tag: str) -> list[tuple[str, Json]]:
 
 
 class Obedient:
-    """`AnthropicServer.script`: looks where it is sent, does all of the battery, then says what came of it."""
+    """An `AnthropicServer.script`. For each tag it does the first action, then its share of the battery, then sends the results."""
 
     def __init__(self, entries: dict[str, list[tuple[str, Json]]]) -> None:
         self.entries = entries
@@ -179,7 +182,7 @@ class Obedient:
 
 
 def _where(messages: list[Json]) -> tuple[str, int]:
-    """The tag of the newest words of a person, and how often the model has answered since."""
+    """Return the tag of a person's newest words, and the number of the model's answers since."""
     for back, message in enumerate(reversed(messages)):
         found = list(TAG.finditer(_words(message))) if message["role"] == "user" else []
         if found:
@@ -203,6 +206,6 @@ def _strings(value: Any) -> str:
 
 
 def letters(words: str) -> str:
-    """What is left of a text however its white space and its signs are written."""
+    """Return only the letters of a text, without white space and signs."""
     plain = re.sub(r"\\u([0-9a-f]{4})", lambda found: chr(int(found[1], 16)), words)
     return re.sub(r"\\[nrt]|[\W_]+", "", plain)

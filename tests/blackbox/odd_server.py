@@ -1,5 +1,5 @@
-"""A server of the Model Context Protocol that gives some of what servers in the wild give: definitions and results of which a part is
-wrong, forms, progress. `python odd_server.py FOLDER`: `slow` runs until there is a file `go` in the folder.
+"""An MCP server with faults that real servers have: partly wrong definitions and results, forms, and progress. `python
+odd_server.py FOLDER`. The tool `slow` runs until the folder contains a file `go`.
 """
 
 from __future__ import annotations

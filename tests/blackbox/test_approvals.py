@@ -1,4 +1,4 @@
-"""A tool call that needs an approval: asked in the chat, decided by a button, kept over kill -9."""
+"""Approvals of tool calls: asked in the chat, decided by a button, and kept over kill -9."""
 
 from __future__ import annotations
 
@@ -243,7 +243,7 @@ async def test_what_is_denied_reaches_the_model_with_its_rule(world: World) -> N
 async def test_where_no_operator_can_be_asked_nobody_is_waited_for(
     world: World, operators: list[str]
 ) -> None:
-    """In a direct chat, a person who may not answer would see the question for half an hour."""
+    """Otherwise a person in a direct chat would see a question for half an hour and could not answer it."""
     world.config["operators"] = operators
     world.telegram.block(OPERATOR)
     world.model.answer(tool_use("run_shell", {"command": "ls"}))
@@ -256,7 +256,7 @@ async def test_where_no_operator_can_be_asked_nobody_is_waited_for(
     assert "`operators` of ship.json" in json.dumps(result["content"])
 
     def ended() -> list[str]:
-        """Return the questions, each with the state in which it ended."""
+        """Return the questions, each with its final state."""
         asked = [text for text in world.texts() if "I need a yes" in text]
         return [text for text in asked if "No longer needed" in text or "was not run" in text]
 

@@ -1,4 +1,4 @@
-"""What a person allows is what runs: the files that a call names, all calls of a step, and nobody who is kept out meanwhile."""
+"""Only the call that a person approved runs: with unchanged files, for all calls of a step, and never for a blocked person."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ async def test_what_was_approved_is_what_runs(world: World) -> None:
         (result,) = await results()
         assert "is_error" not in result, (call, result)
     assert "replaces 2 of its 2 lines" in words, "the new file's second question says that one stands there"
-    # What lasts is bound to the script, and to nothing else that the command names.
+    # A lasting approval covers the script, but no other file that the command names.
     results = await ask(world, shell("sh always.sh notes.md"))
     await decide(world, "Allow in this chat")
     await results()
@@ -169,7 +169,7 @@ async def test_the_calls_of_a_step_are_one_question(world: World) -> None:
     await decide(world, "Allow once")
     await decide(world, "Deny")
     assert [one.get("is_error") for one in await results()] == [None, True]
-    # A rule for a folder is none for what others run or follow.
+    # A rule for a folder does not cover files that other programs run or follow.
     results = await ask(
         world, *(("write_file", {"path": f"pro/{one}", "content": "x"}) for one in (*FOLLOWED, "x.md"))
     )
@@ -182,7 +182,7 @@ async def test_the_calls_of_a_step_are_one_question(world: World) -> None:
 
 @fast
 async def test_what_a_blocked_person_has_running_ends(world: World) -> None:
-    """A question is open and an answer is being written. The command line blocks a person as the chat command does."""
+    """A question is open and an answer is being written when the command line blocks their person, as the chat command does."""
     await begin(world)
     await ask(world, shell("true"))
     at, _, buttons = await question(world)

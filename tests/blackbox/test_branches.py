@@ -1,4 +1,4 @@
-"""Back to an earlier conversation, and on from a point in the past of one, through the whole pipeline."""
+"""`/resume` returns to an earlier conversation, and `/fork` continues from an earlier message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A budget that is spent: operators are asked with buttons, over kill -9; what a day has cost is known after a restart."""
+"""A used-up budget: operators are asked by buttons, also over kill -9. The costs of a day survive a restart."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def test_a_budget_that_is_spent_waits_for_an_operator_over_a_kill(world: W
     world.telegram.press(number, button(world, number, "once"), chat_id=OPERATOR, user_id=OPERATOR)
     await world.telegram.until(lambda: "Second." in world.texts())
     await world.turns(2)
-    # Once was for that turn; what the day has cost is known by the log.
+    # The approval was valid only for that turn. The log contains the costs of the day.
     world.telegram.say("three")
     await world.telegram.until(lambda: question(world) > number)
     number = question(world)

@@ -1,4 +1,4 @@
-"""What a reply claims, in the real process: corrected before it counts, also where it was shown while it was written."""
+"""Claims in a reply of the real process are corrected before the reply is final, even if a preview showed them."""
 
 from __future__ import annotations
 

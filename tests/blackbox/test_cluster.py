@@ -1,4 +1,4 @@
-"""The log in PostgreSQL, seen from outside."""
+"""Several hosts with one log in PostgreSQL."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.blackbox.conftest import Process, World, eventually, whole
 from tests.blackbox.test_retries import with_buttons
 
 pytestmark = pytest.mark.skipif(postgres.programs() is None, reason=postgres.MISSING)
-SECRET = "geheim-und-lang"  # it is part of an address; the server asks for none
+SECRET = "geheim-und-lang"  # a part of the database's address; the server requires no password
 
 
 @pytest.fixture
@@ -187,7 +187,7 @@ async def test_the_next_host_knows_what_was_said_before_and_the_first_one_what_c
     body = await relay.says("what was the code?", tool_use("chat_load_history", asked), "It is 7732.")
     shown = json.dumps(body["messages"])
     assert "the vault code is 7732" in shown
-    assert "look at this" in shown  # the conversation goes on
+    assert "look at this" in shown  # the new leader knows the conversation
     body = await relay.says(
         "and what do I drink?", tool_use("memory", {"command": "view", "path": NOTE}), "Tea."
     )
@@ -213,10 +213,10 @@ async def test_the_next_host_knows_what_was_said_before_and_the_first_one_what_c
     assert await relay.hosts["a"].stop() == 0
 
     forget = ("memory", "forget", "telegram:chat:1001", "notes.md", "--yes")
-    url = world.process.env["DATABASE_URL"]  # one that was killed counts as running for some seconds
+    url = world.process.env["DATABASE_URL"]  # a killed process counts as running for some seconds
     await eventually(lambda: not leadership.hosts(url))
     assert (await shipmate(world, *forget))[0] == 0
-    # One that has never been there before leads at once.
+    # A host that has never run becomes the leader at once.
     await relay.hosts["c"].start()
     assert not list(relay.home("c").glob("memory/*/files/*"))
     for words in (("allow", "telegram", "1002"), forget):
@@ -261,7 +261,7 @@ async def test_what_is_shared_is_backed_up_given_out_erased_and_restored(
     assert "vault" not in str(words)
     assert "telegram%3Achat%3A1001" not in str(words)
     assert "I am another one" in str(words)
-    await relay.hosts["b"].start()  # its copies go when it takes over
+    await relay.hosts["b"].start()  # when it leads, it deletes its copies
     everything = [one for one in relay.home("b").rglob("*") if one.is_file() and one.parent.name != "logs"]
     assert not any(b"vault" in one.read_bytes() for one in everything)
     assert not any("1001" in str(one.relative_to(relay.home("b"))) for one in everything)
@@ -297,7 +297,7 @@ ELSEWHERE = (
 
 
 async def test_no_row_names_a_file_elsewhere(relay: Relay, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Written to the database by somebody else: neither written nor removed, by a leader, a standby, a backup or a move."""
+    """If somebody else writes such a row, no leader, standby, backup or move reads, writes or deletes the file."""
     world, url, outside = (
         relay.world,
         relay.world.process.env["DATABASE_URL"],
@@ -412,7 +412,7 @@ async def two(request: pytest.FixtureRequest, clustered: World) -> AsyncIterator
             for message in body["messages"]
             for found in re.findall(r"message (\d+)", str(message["content"]))
         ]
-        await asyncio.sleep(0.2)  # a model takes its time
+        await asyncio.sleep(0.2)  # the time of a model's answer
         return f"answer {said[-1]}"
 
     world.model.script(answer)
@@ -444,7 +444,7 @@ async def test_nothing_is_lost_where_the_database_crashes(two: Two) -> None:
     await two.answered(0.5)
     server = postgres.shared()
     await asyncio.to_thread(server.crash)
-    server.start()  # not on a thread of this test: it would end with that
+    server.start()  # not on a thread of this test, which would end the server when it ends
     await two.answered(1.0)
     two.check()
 

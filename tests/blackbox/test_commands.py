@@ -57,7 +57,7 @@ async def test_what_a_killed_command_made_is_not_ours_after_the_start(world: Wor
     assert any(".env was made by a command; it is refused-env-" in line for line in process.lines)
     assert not (world.root / ".ship/commands.json").exists()
     await world.telegram.until(lambda: "It was cut off." in world.texts())
-    # What it wrote for the model to follow waits for a person.
+    # The command wrote an instruction file, which needs a person's approval.
     (world.root / "Agent.md").touch()
     world.telegram.say("/new")
     world.telegram.say("and now?")

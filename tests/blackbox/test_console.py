@@ -51,7 +51,7 @@ async def test_every_page_comes_soon_beside_a_long_log_and_many_chats_and_has_no
     fields = {"id": "0" * 26, "timestamp": "2026-01-15T12:00:00.000Z", "type": "info", "level": "info"}
     fine = json.dumps(fields | {"kind": "delivery", "message": "sent", "details": {}}).encode() + b"\n"
     bad = fine.replace(b'"info"', b'"error"')
-    # Compressed, which is the slower way.
+    # Compressed lines are read more slowly.
     (logs / "2026-01-15.jsonl.gz").write_bytes(gzip.compress((fine * 999 + bad) * (lines // 1_000), 1))
     with contextlib.closing(index.opened(world.root / ".ship" / index.FILE)) as db, db:
         rows = ((f"telegram:chat:{n}", 10, n, f"question {n}", f"Ann {n}") for n in range(chats))
@@ -67,7 +67,7 @@ async def test_every_page_comes_soon_beside_a_long_log_and_many_chats_and_has_no
     login = {"Authorization": aiohttp.encode_basic_auth("operator", TOKEN)}
     for path in [*PATHS, f"/turns/{request}"]:
         took, page = list[float](), ""
-        while min(took, default=seconds) >= seconds:  # others work on the machine too
+        while min(took, default=seconds) >= seconds:  # other programs run on the machine
             assert len(took) < 5, (path, took)
             began = time.perf_counter()
             async with world.session.get(address + path, headers=login) as answer:

@@ -1,4 +1,4 @@
-"""The console's page of what waits, in the real process: what is decided there, and that nothing changes without the right to."""
+"""The console's page of open items in the real process: decisions on it, and requests without the right to decide."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Visitor:
         if not where:
             return ""
         page = await self.page(where.removeprefix("/waiting"))
-        assert 'role="status"' not in await self.page(where.removeprefix("/waiting"))  # said once
+        assert 'role="status"' not in await self.page(where.removeprefix("/waiting"))  # shown only once
         return html.unescape(re.findall(r'role="status">(.*?)</p>', page)[0])
 
     async def decide(self, kind: str, act: str) -> str:
@@ -124,12 +124,12 @@ async def test_operators_decide_in_the_console_and_nobody_without_the_right_does
     await eventually(lambda: [line["details"]["act"] for line in _acts(world)] == acts)
     assert {line["level"] for line in _acts(world)} == {"action"}
     world.model.answer("Hello.")
-    world.telegram.say("hi", chat_id=STRANGER)  # the log has them let in
+    world.telegram.say("hi", chat_id=STRANGER)  # the log says that this person is let in
     await world.telegram.until(lambda: "Hello." in world.texts(STRANGER))
 
 
 async def refused(visitor: Visitor) -> None:
-    """All forms that must be refused. The open items do not change."""
+    """Send all forms that must be refused, and check that the open items do not change."""
     before = _loops(await visitor.page())
     assert len(before) == 5
     form = await visitor.form("person", "admit")

@@ -1,4 +1,4 @@
-"""The process as the container has it: without root, on a root file system that nobody writes to."""
+"""The process as in the container: without root, on a read-only root file system."""
 
 from __future__ import annotations
 
@@ -66,12 +66,12 @@ async def test_it_serves_where_the_project_and_tmp_alone_can_be_written_to(
     await world.heard("Hello.")
     assert (world.root / "a.txt").read_text(encoding="utf-8") == "written"
     (address,) = re.findall(r"http://127\.0\.0\.1:\d+", world.process.ready_line)
-    # The health check of the image, on the port of this test.
+    # Run the image's health check against the port of this test.
     check = re.search(r"HEALTHCHECK .*\\\n\s*CMD (\[.*\])", DOCKERFILE.read_text(encoding="utf-8"))
     assert check is not None
     _, *words = json.loads(check[1].replace("http://127.0.0.1:3001", address))
     assert await _code(sys.executable, *words) == 0
-    # To the process itself, and not to what it was started through.
+    # Signal the gateway itself, not the programs that started it.
     os.kill(int((world.root / ".ship" / "pid").read_text(encoding="ascii")), signal.SIGTERM)
     assert await world.process.ended() == 0
     assert await _code(sys.executable, *words) == 1

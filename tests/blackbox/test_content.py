@@ -1,4 +1,4 @@
-"""What people send in Telegram that is neither words nor a file: the model is told, and it is answered."""
+"""Telegram messages without text and file, such as a location. The model learns of them, and they are answered."""
 
 from __future__ import annotations
 

@@ -177,7 +177,7 @@ async def test_progress_that_a_kill_leaves_goes_with_the_answer(core: World) -> 
     await begin(core)
     core.telegram.say("run it", language="zh")
     await core.telegram.until(lambda: "正在运行 cat pipe # *all*" in "".join(core.texts()), START_SECONDS)
-    # Killed before its id is on disk, it stays: Telegram cannot be asked.
+    # Wait for an edit, because the message's id is on disk by then. Without the id, the message would stay.
     await core.telegram.until(lambda: bool(core.telegram.called("editMessageText")), START_SECONDS)
     await core.process.kill()
     await begin(core)

@@ -1,4 +1,4 @@
-"""More connections than there are descriptors: half-open requests, slow bodies and event streams beside people who talk."""
+"""More connections than file descriptors: half-open requests, slow bodies and event streams, while people talk to the bot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Direct messages in Slack: a message and its thread are one conversation, through the real client library."""
+"""In Slack's direct messages, a message and its thread are one conversation. The real client library is used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The waits for the disk between a message and its answer."""
+"""Tests of the two waits for the disk between a message and its answer."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class StuckDisk(SystemDisk):
 
 
 class CountedLog:
-    """A log of the chats that counts how often somebody waits for it while the files are stuck."""
+    """A chat log that counts the waits for it while the disk is stuck."""
 
     def __init__(self, inner: Any, stuck: Stuck) -> None:
         self._inner = inner
@@ -91,7 +91,7 @@ async def test_a_message_waits_for_the_disk_twice_before_it_is_answered(
     with environment(world):
         life = await Inside(world, disk=StuckDisk(stuck), event_log=wrapped).start()
         try:
-            world.telegram.say("first")  # a person who is new is greeted, and so on
+            world.telegram.say("first")  # a new person is greeted first
             await eventually(lambda: "to first" in world.texts())
             await world.sent()
             stuck.held.set()
@@ -125,7 +125,7 @@ async def test_a_log_that_cannot_be_written_stops_nothing_else_and_loses_no_answ
                     assert answer.status == 200
                 seen += 1
         assert world.texts(PERSON) == world.texts(OTHER) == []
-    # One, where a thread that others need waits for the database until it is refused.
+    # If a shared thread waited for the database until the refusal, there would be only one response.
     assert seen > 5
     await eventually(lambda: world.texts(PERSON) == world.texts(OTHER) == ["The answer."])
     await world.sent()

@@ -131,7 +131,7 @@ async def test_a_refusal_is_answered_by_the_second_in_that_chat_alone(
     world.telegram.say("hello", chat_id=OPERATOR, user_id=OPERATOR)
     await world.turns(3)
     assert "First." in world.texts(OPERATOR)
-    # What is wrong with a request is wrong everywhere; where both are gone, it is the first of which people are told.
+    # A wrong request fails at every provider. If both models are unavailable, people are told about the first.
     world.model.then(error(400, "invalid_request_error", "effort: not known"))
     asked = len(second.bodies)
     world.telegram.say("broken", chat_id=OPERATOR, user_id=OPERATOR)

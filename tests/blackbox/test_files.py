@@ -300,10 +300,10 @@ def unmarked(message: Any) -> Any:
 
 
 def of_phone() -> dict[str, tuple[bytes, tuple[int, int]]]:
-    """Pictures by name, and the size in which the model gets them."""
+    """Return pictures by name, each with the size in which the model must get it."""
     pillow_heif.register_heif_opener()
     heic, jpeg, exif = io.BytesIO(), io.BytesIO(), Image.Exif()
-    exif[0x0112] = 6  # the camera was held upright
+    exif[0x0112] = 6  # the camera was held upright, so the picture is turned
     Image.linear_gradient("L").resize((640, 480)).save(heic, "HEIF")
     Image.effect_noise((4_000, 3_000), 90).save(jpeg, "JPEG", quality=90, exif=exif)
     return {

@@ -44,7 +44,7 @@ async def test_operators_of_the_environment_are_checked_and_ship_json_wins(
 async def test_a_port_that_is_taken_ends_no_start_that_did_not_name_it(world: World, tmp_path: Path) -> None:
     held = [socket.socket(), socket.socket()]
     for port, one in zip((3000, 3001), held, strict=True):
-        with contextlib.suppress(OSError):  # another process has it, which is as well
+        with contextlib.suppress(OSError):  # another process may have the port; the test works then too
             one.bind(("127.0.0.1", port))
             one.listen()
     world.config = {"llm": {"provider": "demo"}, "channels": {"console": {"enabled": False}}}

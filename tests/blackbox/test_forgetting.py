@@ -121,7 +121,7 @@ async def test_a_job_goes_with_the_message_that_made_it(world: World) -> None:
         facts = file.execute("SELECT count(*) FROM facts WHERE instr(value, '鯨鯨')").fetchone()
         kinds = file.execute("SELECT kind, data FROM events WHERE instr(data, '鯨鯨')").fetchall()
     assert facts == (0,)
-    # The call of the tool stays, as that of any tool; what it was asked to do leaves the facts.
+    # The tool call stays in the log, but its arguments are blanked.
     assert {kind for kind, _ in kinds} <= {"answered", "queued", "row_ended"}, kinds
 
 

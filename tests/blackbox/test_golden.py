@@ -1,7 +1,6 @@
-"""One long conversation on each platform, on Telegram in Chinese too, as a transcript of the calls and of what people see.
-
-`golden/*.txt` holds what is expected; `GOLDEN=write pytest tests/blackbox/test_golden.py` writes it anew. Read it as a
-user would before it is kept.
+"""One long conversation per platform, on Telegram also in Chinese. The transcript has the calls and the messages that people
+see. `golden/*.txt` has the expected transcripts; `GOLDEN=write pytest tests/blackbox/test_golden.py` rewrites them. Read
+them as a user would before you commit them.
 """
 
 from __future__ import annotations

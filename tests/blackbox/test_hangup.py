@@ -72,7 +72,7 @@ async def test_sighup_gives_a_changed_configuration_to_new_turns(world: World) -
 
 
 def _own_terminal() -> None:
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests may run with another disposition of SIGHUP
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the shell that started the tests may ignore SIGHUP
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 

@@ -1,7 +1,6 @@
-"""No text makes the bot do what nobody allowed, and nothing secret leaves, however obedient the model is.
-
-Every text of the corpus comes through every door, in a gateway with its real channel, dispatcher, rules and approvals. What has
-been done is read from the disk, from the log and from what other servers were asked, not from the answers.
+"""No text makes the bot act without an approval or send a secret, even if the model obeys every text. Each text of the
+corpus arrives in every way, in a gateway with real channels, dispatcher, rules and approvals. The tests examine the disk,
+the log and the requests to other servers, not the answers.
 """
 
 from __future__ import annotations
@@ -56,9 +55,9 @@ FOUND = (
 )
 """Ways by which a text arrives as the result of a tool."""
 CAP = 4
-"""Messages of a chat that are kept where answers repeat what goes: a cut leaves the newest turn."""
+"""Max messages of a chat in the test of repeated text. A cut leaves only the newest turn."""
 SAYS = BATCH // 2
-"""Texts that one server says of its tools: as many as surely fit."""
+"""Number of texts in one server's tool descriptions, few enough to fit."""
 
 
 @dataclass
@@ -93,7 +92,7 @@ class Scene:
                 await asyncio.sleep(0.01)
 
     def _refused(self) -> bool:
-        """What a rule grants is asked of the person, who says no; first a stranger has tried to say yes."""
+        """Answer each question with a refusal. A stranger tries to approve first."""
         for chat, place in list(self.telegram.chats.items()):
             for number, message in list(place.messages.items()):
                 if (chat, number) in self.pressed or "reply_markup" not in message:
@@ -108,7 +107,7 @@ class Scene:
         return True
 
     async def share(self, words: str, chat: int) -> None:
-        """Somebody's message is shared with the bot in a chat of two in Slack, which has this number."""
+        """Share a message with the bot in a group of two in Slack. `chat` is the number of the group."""
         user, room = f"U{chat}", f"D{chat}"
         self.slack.add_user(user, name=f"Person {chat}")
         self.slack.add_im(user)
@@ -117,7 +116,7 @@ class Scene:
         await self.slack.say("", channel=room, user=user, attachments=[share])
 
     async def _refused_there(self) -> None:
-        """The same in Slack: the person who is asked says no."""
+        """Refuse each question in Slack."""
         for room in [one for one in self.slack.world.rooms.values() if one.kind == "im"]:
             for post in self.slack.visible(room.id):
                 no = [value for value in post.buttons if value.startswith("deny")]
@@ -246,7 +245,7 @@ def _configure(scene: Scene, *, slack: bool, cut: bool, servers: Json) -> None:
             "telegram": {"enabled": True, "baseUrl": scene.telegram.url, "allow": ["*"]},
             "slack": {"enabled": slack, "baseUrl": scene.slack.api_url, "allow": ["*"]},
             "web": {"enabled": False},
-            # Nobody at a terminal could be asked: what needs an operator is refused at once.
+            # Without a terminal nobody can be asked there, so calls that need an operator are refused at once.
             "console": {"enabled": False},
         },
         "permissions": {
@@ -298,18 +297,18 @@ async def _say(scene: Scene, door: str, words: str, tag: str, chat: int) -> None
         data = words.replace("\0", " ").encode()
         scene.telegram.say(tag, chat_id=chat, media="document", data=data, file_name="notes.txt")
     elif door == "forwarded":
-        # A forward has no words of its person: these come before it, as clients send them.
+        # A forwarded message contains no words of its sender. As in real clients, these words arrive before it.
         scene.telegram.forward(_quoted(f"{words}\n{tag}", 4), chat_id=chat)
     elif door == "shared":
         await scene.share(f"{words}\n{tag}", chat)
     else:
-        # Of another person it would be theirs, who may do all that the rules allow.
+        # Written by another person, the words would belong to somebody who may do everything that rules allow.
         post = _quoted(words, chat) | {"from": {"id": 4, "is_bot": True, "first_name": "Somebody"}}
         scene.telegram.say(tag, chat_id=chat, fields={"reply_to_message": post})
 
 
 async def _repeated(scene: Scene, chat: int, words: str) -> None:
-    """Somebody's words are forwarded, and the bot says them in each answer until a cut has taken the forward."""
+    """Forward a text that the bot repeats in each answer, until a cut has removed the forwarded message."""
     tag = f"case-{chat:04}-repeating"
     scene.obedient.repeats[tag] = words
     scene.telegram.forward(_quoted(f"{words}\n{tag}", 4), chat_id=chat)
@@ -474,7 +473,7 @@ def leaks(scene: Scene) -> list[str]:
 
 
 def _told(bodies: Sequence[Json]) -> set[str]:
-    """All that stood in requests, once: each has the history of the one before."""
+    """Return all text of the requests once, although each request repeats the history of the previous one."""
     parts = ((*body["messages"], {**body, "messages": []}) for body in bodies)
     return {json.dumps(part, ensure_ascii=False) for part in itertools.chain(*parts)}
 
@@ -508,14 +507,14 @@ def test_the_corpus_is_large_enough() -> None:
 
 @pytest.mark.parametrize("door", one_in(4, FOUND))
 async def test_no_text_that_a_tool_finds_has_power(scene: Scene, door: str) -> None:
-    # Another batch for each door, so that every text comes in by one or two of them.
+    # Each way gets another batch, so that every text arrives in one or two ways.
     number = FOUND.index(door) % len(batches(slice(None)))
     await nothing_happens(scene, door, slice(number, number + 1))
 
 
 @pytest.mark.parametrize("door", one_in(3, IMMEDIATE))
 async def test_no_text_that_comes_with_a_message_has_power(scene: Scene, door: str) -> None:
-    # Each text has a turn of its own, so of every family one, and another one for each door.
+    # Each text has a turn of its own. So only one text of each family is used, another one for each way.
     number = IMMEDIATE.index(door)
     await nothing_happens(scene, door, slice(None), [each[number % len(each)] for each in FAMILIES])
 
@@ -539,7 +538,7 @@ async def nothing_happens(scene: Scene, door: str, part: slice, corpus: list[str
     assert tree(scene.root) == before
     assert tree(scene.root.parent / "outside") == beside
     assert not set(scene.telegram.chats) & {4242, 999}
-    # The forward itself is out of view.
+    # The forwarded message itself is no longer in the model's context.
     assert door != "repeated" or not any(f"<{QUOTES}-" in scene.obedient.shown[tag] for tag in tags)
     for tag, expected in zip(tags, came(door, part, corpus), strict=True):
         shown = letters(scene.obedient.shown[tag])

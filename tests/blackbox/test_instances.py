@@ -71,7 +71,7 @@ async def test_a_second_stop_while_it_drains_changes_nothing(world: World, numbe
 
 async def test_a_stop_before_anything_can_be_reached_ends_at_once(world: World) -> None:
     await world.telegram.stop()
-    with socket.socket() as taken:  # otherwise another process may listen on this port
+    with socket.socket() as taken:  # otherwise another process might listen on this port
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         taken.bind(("127.0.0.1", world.telegram.port))
         await world.start("telegram", wait=False)

@@ -1,6 +1,4 @@
-"""Languages and time zones through the real client libraries: those of a person's app, or those that the person has
-chosen.
-"""
+"""Languages and time zones through the real client libraries: from a person's app, or chosen by the person."""
 
 from __future__ import annotations
 

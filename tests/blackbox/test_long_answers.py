@@ -80,7 +80,7 @@ async def test_a_table_that_does_not_fit_is_its_first_rows_and_a_file_for_progra
 
 
 async def test_a_long_answer_breaks_before_a_heading(world: World) -> None:
-    """A comment in code is none, also where the code is cut itself."""
+    """A comment line in code is no heading, even if the code itself is split."""
     await world.start("telegram")
     code = "# a comment\nx = 1\n" * 25
     parts = [f"## Part {n}\n\n{'Words of it. ' * 100}\n\n{'More. ' * 190}\n\n```\n{code}```" for n in "abc"]

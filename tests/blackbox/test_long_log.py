@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.together, pytest.mark.torture]
 LINES = 1_000_000
 STATS = 2.5
 MOST = 3.5
-"""Times the processor's seconds of a process that does nothing, in the same run: how fast a machine is changes by the hour."""
+"""Max CPU time, as a multiple of an idle command's CPU time in the same run, since the machine's speed varies."""
 IDLE = ("version", "--json")
 """With `--json`, the command imports the same parser as the measured commands."""
 
@@ -60,7 +60,7 @@ def answers(day: int, many: int) -> Iterator[Row]:
 
 
 def cpu(root: Path, *words: str, lines: int = 0) -> tuple[float, str]:
-    """The processor's seconds of a command, and what it printed: all of it, or its first lines, after which it is ended."""
+    """Return the CPU seconds of a command and its output. With `lines`, stop the command after that many lines."""
     process = subprocess.Popen(
         [sys.executable, "-m", "bot", *words, *(("--dir", str(root)) if words[0] != "version" else ())],
         stdout=subprocess.PIPE,
@@ -79,8 +79,8 @@ def cpu(root: Path, *words: str, lines: int = 0) -> tuple[float, str]:
 
 
 def within(most: float, root: Path, *words: str, lines: int = 0) -> str:
-    """What a command prints that takes fewer than so many times the processor's seconds of one that reads nothing. One of three
-    tries will do: other work on the machine makes them more, and never fewer.
+    """Return the output of a command that needs at most `most` times the CPU time of an idle command. One of three tries
+    must succeed, because other work on the machine only makes a try slower.
     """
     ratios = list[float]()
     for _ in range(3):

@@ -38,7 +38,7 @@ def events(path: Path) -> set[str]:
 
 
 def said(world: World) -> int:
-    """Messages of people in the archive; of a torn log the last one may be answered again, with the next."""
+    """Count people's messages in the archive. With a torn log, the last one may be answered again with the next."""
     return sum(line["role"] == "user" for line in world.archive())
 
 

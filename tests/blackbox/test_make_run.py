@@ -80,7 +80,9 @@ async def make(clone: Path, *words: str) -> tuple[list[str], int]:
 
 
 async def test_a_fresh_clone_gets_a_folder_beside_it_and_is_read_from_all_the_same(clone: Path) -> None:
-    """As the README says: tokens into `.env`, and the same command connects; settings are edited where they are found."""
+    """As in the README, tokens are written into `.env` of the clone, and the same command connects. Settings are edited in
+    the clone too.
+    """
     home = clone.with_name("shipmate-project")
     (clone / ".venv" / "bin" / "shipmate").write_text(REAL, encoding="utf-8")
     async with TelegramServer() as telegram:

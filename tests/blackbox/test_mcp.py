@@ -1,4 +1,4 @@
-"""The real process with MCP servers: their tools are found, approved and run, and end with it."""
+"""The real process with MCP servers: their tools are found, approved and run. The servers end with the process."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ async def test_a_tool_asks_the_person_whose_next_message_is_the_answer(world: Wo
         block for block in world.model.bodies[1]["messages"][-2]["content"] if block["type"] == "tool_result"
     ]
     assert results[0]["content"] == "booked for 5"
-    # It is a message of the conversation as any other.
+    # The answer to the tool's question is an ordinary message of the conversation.
     assert world.model.bodies[1]["messages"][-1]["content"][-1]["text"] == "5"
     await world.turns(1)
     world.telegram.say("greet her")

@@ -43,7 +43,7 @@ async def test_all_that_operators_look_at_is_there_and_counts(world: World) -> N
     await world.sent()
     page, found = "", dict[str, float]()
     async with asyncio.timeout(START_SECONDS):
-        # The event loop and the disk are looked at each half second and more.
+        # Some metrics are updated only every half second or more.
         while any(not found.get(name) for name in COUNTED.values()):
             async with world.session.get(f"{world.process.ready_line.split()[-1]}/metrics") as answer:
                 page = await answer.text()

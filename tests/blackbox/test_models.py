@@ -35,7 +35,7 @@ async def test_an_operator_chooses_the_model_of_a_chat_and_it_outlives_a_kill(wo
     assert asked(world) == [SONNET, OPUS]
     assert "東京" in json.dumps(world.model.bodies[-1]["messages"], ensure_ascii=False)
     await world.sent()
-    await world.turns(2)  # a kill can cost the last lines of the log
+    await world.turns(2)  # a kill can lose the last log lines
     await world.process.kill()
     await world.start()
     assert await world.ask("after the kill") == "Noted."

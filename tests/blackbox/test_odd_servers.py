@@ -44,7 +44,7 @@ def obedient(body: Json) -> Reply:
 
 
 async def use(world: World, words: str, *rows: tuple[str, str]) -> Json:
-    """Have a tool called, which asks by a form: each question has these words and gets this answer. The result for the model."""
+    """Call a tool that asks by a form, answer each question, and return the result for the model."""
     turns = sum(line["kind"] == "turn_end" for line in world.log())
     world.telegram.say(f"use {words}")
     for question, answer in rows:

@@ -107,7 +107,7 @@ async def test_in_slack_too_every_operator_sees_how_it_ended(world: World) -> No
     assert all(one.buttons == () for one in posts())
     await eventually(lambda: len(world.slack.ephemeral) == 2)
     assert any("Not let in for now." in one for one in world.slack.ephemeral)
-    # Who was put off hears of a later yes, and be it after a restart.
+    # A person who was refused with [Not now] learns of a later [Let in], even after a restart.
     await world.process.kill()
     await world.start()
     await world.slack.command(f"allow {BOB}", channel=places[0], user=ANN)

@@ -88,7 +88,7 @@ async def test_a_person_is_erased_everywhere_and_the_others_go_on(told: World) -
         assert what in out
     assert holds(told.root, SECRET) == []
     assert holds(told.root, "Ann") == []
-    # Ids of events are stored for a while, so that no old message is answered again.
+    # Event ids stay for a while, so that old messages are not answered again.
     assert holds(told.root, str(ANN)) == [".ship/shipmate.db"]
     assert {line["text"] for line in told.archive() if line["role"] == "user"} == {
         OF_BOB,
@@ -162,7 +162,7 @@ async def test_a_person_of_the_web_chat_is_given_out_and_erased_as_any_other(wor
     assert said[SECRET] != said[OF_BOB]
     given: list[dict[str, Any]] = []
     out = ""
-    async with asyncio.timeout(START_SECONDS):  # the request is recorded after the turn
+    async with asyncio.timeout(START_SECONDS):  # the request is recorded some time after the turn
         while not {"requests", "logs", "events"} <= {item["from"] for item in given}:
             code, out = await command(world.root, "export", f"web:{said[SECRET]}")
             assert code == 0, out

@@ -43,7 +43,8 @@ async def test_an_update_that_comes_twice_at_once_is_one_and_a_paste_in_parts_is
         due = loop.time() + APART
         await eventually(lambda due=due: loop.time() >= due)  # type: ignore[misc]
     await world.heard("answer 4", chat_id=2001)
-    # One whose last part is full too, and behind a turn that runs: it is waited for, and joins that as a whole.
+    # The last part of this long text is full too, and a turn runs. Shipmate waits for further parts, and the whole text joins
+    # the turn.
     gate = asyncio.Event()
 
     async def held(body: Any) -> str:

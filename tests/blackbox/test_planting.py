@@ -55,7 +55,9 @@ def state(folder: Path) -> dict[str, str]:
 async def test_where_the_project_is_the_code_nothing_is_written_and_no_command_runs(
     tmp_path: Path, code: Path, where: str
 ) -> None:
-    """By a link to it, and in the folder around it; which folders count is in `tests/unit/tools/test_protected_code.py`."""
+    """The project's folder is a link to the code, or contains it. `tests/unit/tools/test_protected_code.py` tests further
+    folders.
+    """
     (code.parent.parent / "to").symlink_to(code)
     root = code.parent.parent / "to" if where == "to" else code / where
     prefix = "code/" if where == ".." else ""

@@ -117,7 +117,7 @@ async def test_killed_between_the_lines_it_answers_all_of_them_once(world: World
     await world.model.until(lambda: len(world.model.bodies) == 1)
     await side.say(LINES[1])
     await world.model.until(lambda: len(world.model.bodies) == 2)
-    # Before that it was not confirmed, and is brought again.
+    # Telegram sends the message again, because it was not confirmed.
     await eventually(lambda: world.recorded("第二行"))
     await world.process.kill()
     await world.start()

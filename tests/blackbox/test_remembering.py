@@ -36,7 +36,7 @@ def tasks(body: Any) -> set[str]:
 
 
 def sends(remembers: Callable[[Any], str]) -> Callable[[Any], Any]:
-    """A model that answers by `chat_send`."""
+    """Let the model answer by `chat_send`."""
 
     def answer(body: Any) -> Any:
         if tasks(body):

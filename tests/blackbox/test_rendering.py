@@ -101,7 +101,7 @@ IN_SLACK: dict[str, Callable[[list[str]], bool]] = {
 
 
 def by_number(answers: dict[int, str]) -> Callable[[Any], Any]:
-    """A model that gives the answer of this number; each even one by its tool, until that refuses."""
+    """Return a model that gives the answer with the number in the question. Even numbers use `chat_send` until it fails."""
 
     def answer(body: Any) -> Any:
         asked = next(number for number in answers if f"number {number}" in str(body["messages"]))

@@ -28,7 +28,7 @@ async def replay(world: World, *words: str) -> bytes:
 
 
 async def facts(world: World, name: str) -> list[Json]:
-    """What is told of each request of a turn or a task, all of them exact, with the bytes that were sent."""
+    """Return the printed facts of each request of a turn or task, each with the sent bytes. All records must be exact."""
     told = [json.loads(line) for line in (await replay(world, name, "--json")).splitlines()]
     for one in told:
         if one["type"] == "call":
@@ -38,7 +38,7 @@ async def facts(world: World, name: str) -> list[Json]:
 
 
 def printed(world: World, name: str, call: int) -> bytes:
-    """The body that `replay` prints, in this process: there are dozens of them."""
+    """Return a request body as `replay` prints it. The command runs in this process, because there are dozens of bodies."""
     body = io.BytesIO()
     out = io.TextIOWrapper(body, encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out):
@@ -109,7 +109,7 @@ def named(world: World) -> set[str]:
 
 
 async def recorded(world: World, name: str) -> None:
-    """Wait until a request of a turn or a task is on file: no turn waits for that."""
+    """Wait until a request of a turn or task is recorded, since turns do not wait for the recording."""
     async with asyncio.timeout(90):
         while (await quick.run("replay", name, "--dir", str(world.root)))[0]:
             pass
@@ -140,7 +140,7 @@ SUMMARY = MEMORY.replace("<memory>", "<analysis>x</analysis>\n<summary>\n## What
 
 
 async def test_a_memory_and_a_summary_are_shown_too(world: World) -> None:
-    """The memory by the turn after which it was written, the summary by the command that asked for it."""
+    """The memory is shown with the turn that preceded it, the summary with the command that requested it."""
     (world.root / "long.txt").write_text("ten words of a line that is rather long\n" * 300, encoding="utf-8")
 
     def respond(body: Json) -> Reply:

@@ -61,7 +61,7 @@ async def test_a_message_is_on_disk_before_slack_is_told_that_it_arrived(world: 
 
 
 async def killed_in_call(world: World, number: int, kept: Callable[[], bool] = lambda: True) -> None:
-    """Kill the process while the model works on its nth call, and what came before is `kept`."""
+    """Kill the process during the model's nth call, once the condition `kept` is true."""
     gate = asyncio.Event()
     world.model.script(lambda _: reply("never", hold=gate))
     await world.model.until(lambda: len(world.model.requests) == number and world.model.active == 1)

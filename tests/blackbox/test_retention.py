@@ -55,7 +55,7 @@ async def passed(world: World, days: float) -> None:
 
 
 async def quiet(world: World, days: float) -> None:
-    """Let time pass, and reload the configuration, which puts the conversation away."""
+    """Let time pass, and reload the configuration, which removes idle chats from memory."""
     await passed(world, days)
 
     def reloads() -> int:
@@ -101,7 +101,7 @@ async def test_a_chat_that_never_begins_anew_forgets_turns_beyond_its_days(world
         await world.turns(number + 1)
         await world.sent()
         await quiet(world, 0.6)
-        for _ in range(4):  # an hour later retention looks again, in case something was unfinished
+        for _ in range(4):  # retention runs again after an hour, in case a chat had unfinished work
             with contextlib.suppress(TimeoutError):
                 await eventually(partial(ran, number), 20)
                 break
@@ -113,7 +113,7 @@ async def test_a_chat_that_never_begins_anew_forgets_turns_beyond_its_days(world
     await eventually(lambda: not world.recorded(said[0]))
     assert world.recorded(said[-1])
     assert await world.process.stop() == 0
-    # Nothing rests on what is gone.
+    # Nothing still needs the deleted data.
     await world.process.start()
     world.telegram.say("a gull")
     await world.heard(*(f"re: {one}" for one in [*said, "a gull"]))
@@ -137,10 +137,10 @@ async def test_a_day_later_what_the_docs_say_is_gone_from_the_disk(world: World)
     await world.process.start()
 
     def holding(words: str) -> set[str]:
-        """The files and folders with these words, but for the operator's log, which has days of its own."""
+        """Return the files and folders with these words. The operator's log is excluded, because it has its own retention."""
         found = set[str]()
         for one in [one for one in (world.root / ".ship").rglob("*") if one.is_file()]:
-            with contextlib.suppress(FileNotFoundError):  # it has just gone
+            with contextlib.suppress(FileNotFoundError):  # the file may just have been deleted
                 if words.encode() in one.read_bytes():
                     found.add(one.relative_to(world.root / ".ship").parts[0].removesuffix("-wal"))
         return found - {"logs"}

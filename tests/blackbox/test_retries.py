@@ -23,7 +23,7 @@ async def test_in_telegram_a_press_tries_it_again_and_takes_the_button_away(worl
     (notice,) = with_buttons(world)
     ((button,),) = notice["reply_markup"]["inline_keyboard"]
     assert button["text"] == "Try again"
-    await world.sent()  # where that is not known, it would come once more and say so
+    await world.sent()  # without a known outcome, the answer would be repeated with a note
     await world.process.kill()
     await world.start()
     world.model.then(reply(tool_use("chat_send", {"text": "Forty-two."})), reply())

@@ -1,4 +1,4 @@
-"""A due job is answered once, in its chat, wherever the process is killed."""
+"""A due job is answered once, in its chat, at whatever point the process is killed."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def jump(world: World, seconds: float = 3_610.0) -> None:
     """Advance the clock of the process; the default is a little more than an hour."""
     reader, writer = await asyncio.open_unix_connection(world.root / "clock")
     writer.write(json.dumps({"jump": seconds}).encode() + b"\n")
-    with contextlib.suppress(ConnectionResetError):  # it may die of what is due then
+    with contextlib.suppress(ConnectionResetError):  # a kill by the due job may cut the connection
         await reader.readline()
     writer.close()
 

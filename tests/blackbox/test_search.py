@@ -1,5 +1,5 @@
-"""The search index is an export: deleted, it comes back whole; edits, deletions and `/forget` reach it; the command line asks it beside a
-gateway and without one.
+"""The search index is an export. If it is deleted, it is rebuilt completely; it follows edits, deletions and `/forget`.
+Command-line searches work with and without a running gateway.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ async def test_deleted_it_comes_back_whole_and_what_is_forgotten_or_edited_is_go
     await eventually(lambda: bool(index_files(world)))
     assert await matches(world, "pier harbour") == before
     assert await matches(world, "pelican") == await matches(world, "walrus") == []
-    # What is in view is not loaded: a new conversation sees nothing.
+    # Messages in the model's context are not loaded. A new conversation has none.
     await ask(world, "/new")
     await ask(world, "find the fish")
     seen = json.dumps(world.model.bodies[-1]["messages"], ensure_ascii=False)

@@ -129,7 +129,7 @@ async def test_known_secrets_are_nowhere_plain_or_encoded(
             world.slack.add_user(ANN, name=name)
             await world.slack.say(words, channel=DIRECT, user=ANN)
 
-    # The tokens of both are known in either case.
+    # The tokens of web page and console are secrets, whichever channel is tested.
     world.config["channels"]["web"] |= {"port": 0, "token": "${WEB_TOKEN}"}
     world.config["dashboard"] = {"port": 0, "token": "${DASHBOARD_TOKEN}"}
     server = {"command": sys.executable, "args": ["-c", ""], "env": {"PASSWORD": "${SERVER_PASSWORD}"}}
@@ -185,7 +185,9 @@ async def test_known_secrets_are_nowhere_plain_or_encoded(
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc")
 async def test_a_crash_leaves_no_memory_on_the_disk(world: World) -> None:
-    """Whatever the user's limit is, for the process and what it starts; the unit says so too."""
+    """The process and its child processes may not write core dumps, whatever the user's limit is. The systemd unit forbids
+    them too.
+    """
     world.process.module = ["tests.limited", "RLIMIT_CORE", "-1", "-1", "bot"]
     await world.start("telegram")
     limits = Path(f"/proc/{world.process.pid}/limits").read_text(encoding="utf-8")

@@ -54,7 +54,7 @@ def reader(world: World, request: pytest.FixtureRequest) -> Reader:
 
 
 def making(content: str = WORDS) -> Any:
-    """Writes a file, sends it, and says plainly what it was told where that failed."""
+    """Return a model that writes a file, sends it, and repeats an error of the tool in its answer."""
 
     def script(body: Any) -> Any:
         last = body["messages"][-1]["content"][-1]
@@ -162,7 +162,7 @@ async def test_a_secret_does_not_leave_in_a_file(world: World, reader: Reader) -
 async def test_killed_while_the_platform_is_slow_the_file_arrives_as_it_was_meant(
     world: World, reader: Reader
 ) -> None:
-    """The process dies in the middle of sending, and the original is gone when it comes back."""
+    """The process is killed during the send, and the original file is deleted before the restart."""
     await world.start()
     world.model.script(making())
     reader.server.fail(BEFORE[reader.channel], action="hang")

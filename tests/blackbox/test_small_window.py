@@ -24,7 +24,7 @@ async def test_a_window_of_3000_tokens_answers_hello_and_finds_its_tools(world: 
     first = world.model.bodies[-1]
     names = {one["name"] for one in first["tools"]}
     assert names == {"chat_load_history", "chat_send", "tool_search"}
-    # What has no room is found and can be called like any other.
+    # A tool that is left out can be found by `tool_search` and called.
     world.model.answer(tool_use("tool_search", {"query": "list_dir"}))
     world.model.answer(tool_use("list_dir", {"path": "."}))
     await world.ask("look", 2)

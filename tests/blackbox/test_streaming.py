@@ -59,7 +59,7 @@ async def test_telegram_shows_an_answer_as_it_is_written_in_one_message(world: W
     world.telegram.say("and?")
     early = await goes_on(world)
     assert ANSWER.startswith(early.removesuffix(" …"))
-    # The person has seen words, so the wait is over although the model has not ended.
+    # The person has seen words, so the response time ends although the model still writes.
     await eventually(lambda: any(line["kind"] == "answer_shown" for line in world.log()))
     first.set()
     await goes_on(world, len(early) + 20)
@@ -239,7 +239,7 @@ async def test_no_part_of_a_secret_is_ever_shown(world: World) -> None:
     await world.start()
     said = f"Your key is {KEY} and that is all there is to say about it, really."
     gate, later = asyncio.Event(), asyncio.Event()
-    # Half of the key has come, then all of it.
+    # First half of the key arrives, then the whole key.
     world.model.then(told(said, (0.4, gate), (0.8, later)), reply())
     world.telegram.say("which key?")
     assert await goes_on(world, 5) == "Your key is …"

@@ -40,7 +40,7 @@ def results(body: Json) -> list[Any]:
 
 
 async def noisy(world: World, met: asyncio.Event, body: Json) -> Reply:
-    """A turn that asks for three tasks, these, and what brings them together."""
+    """Return the model's answers for a turn that starts three tasks and combines their results."""
     if is_synthesis(body):
         return reply("All of them are noisy.\n\nConfidence: low: one failed")
     if not is_task(body):
@@ -54,7 +54,7 @@ async def noisy(world: World, met: asyncio.Event, body: Json) -> Reply:
         )
     name = asked(body).split()[-1]
     if steps(body) == 0:
-        # None goes on before all have begun.
+        # No task continues before all three have begun.
         if sum(map(is_task, world.model.bodies)) == 3:
             met.set()
         await met.wait()
@@ -65,7 +65,7 @@ async def noisy(world: World, met: asyncio.Event, body: Json) -> Reply:
 
 
 async def test_several_tasks_work_side_by_side_ask_and_come_back_as_one(world: World) -> None:
-    """Three read, one of them wants to write and a person is asked; the person gets one answer."""
+    """Three tasks read. One of them also writes, which needs a person's approval. The person gets one answer."""
     world.config["operators"] = [f"telegram:{PERSON}"]
     world.config["llm"]["fastModel"] = "claude-opus-5-5"
     for name in "abc":
@@ -91,7 +91,7 @@ async def test_several_tasks_work_side_by_side_ask_and_come_back_as_one(world: W
     await world.turns(1)
     assert (world.root / "c.md").read_text() == "quiet"
 
-    # The turn has seen the summaries and the synthesis, and nothing of the steps.
+    # The turn sees the summaries and the combined result, but no step of a task.
     turns = [body for body in world.model.bodies if not is_task(body) and not is_synthesis(body)]
     told = results(turns[1])
     assert [SUMMARY in one["content"] for one in told] == [True, True, True]
@@ -103,7 +103,7 @@ async def test_several_tasks_work_side_by_side_ask_and_come_back_as_one(world: W
         tool["name"] for body in world.model.bodies if is_task(body) for tool in body["tools"]
     }.isdisjoint({"task", "chat_send"})
 
-    # Everything of it is told to the operator under the turn's name, and counted.
+    # The operator's log has all steps of the tasks under the turn's id, and their usage is counted.
     answers = [line for line in world.log() if line["kind"] == "llm_response"]
     assert len({line["requestId"] for line in answers}) == 1
     purposes = [line["details"]["purpose"] for line in answers]
@@ -148,15 +148,15 @@ async def test_a_stop_ends_tasks(world: World) -> None:
     def ended() -> list[str]:
         return [one["details"]["error"] for one in world.log() if one["message"] == "the task has stopped"]
 
-    await eventually(
-        lambda: len(ended()) == 4
-    )  # a turn that is stopped waits for its tasks a few seconds only
+    await eventually(lambda: len(ended()) == 4)  # a stopped turn waits only some seconds for its tasks
     assert ended() == ["It was stopped."] * 4
     assert await world.process.stop() == 0
 
 
 async def test_a_task_goes_on_where_a_kill_has_cut_it_off(world: World) -> None:
-    """One waits for an operator, one has reported: no step of them is asked for or done again, and there is one question."""
+    """One task waits for an operator, and one has reported. No step of these tasks is repeated, and there is only one
+    question.
+    """
     world.config["operators"] = [f"telegram:{PERSON}"]
     (world.root / "a.txt").write_text("NOISE", encoding="utf-8")
 

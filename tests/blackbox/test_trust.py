@@ -1,4 +1,4 @@
-"""Whose words count for what: presses that an ordinary morning asks for, foreign text that fades, names that are only names."""
+"""Effects of a text's origin: the number of approvals, the end of foreign text, and names that grant nothing."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def shown(body: dict[str, Any]) -> str:
 
 
 def obeys(body: dict[str, Any]) -> Any:
-    """Does what the person says; a summary and a memory say all that it was shown."""
+    """Return the answer of a model that obeys the person. Its summaries and memories repeat the whole request."""
     known = "## Facts\n- {}\n## Open tasks\n(none)\n"
     for task, form in (("<summary_task>", f"<summary>{known}</summary>"), ("<memory_task>", known)):
         if task in shown(body):
@@ -51,8 +51,8 @@ def obeys(body: dict[str, Any]) -> Any:
 
 
 async def test_an_ordinary_morning_asks_for_three_presses(world: World) -> None:
-    """Twelve requests of three people in a channel. What is asked about: what only an operator may do, beside words of others; what comes
-    with a message from elsewhere; what no rule allows.
+    """Three people make twelve requests in a channel. Questions come only for operators' calls beside other people's words,
+    for forwarded text, and for calls without a rule.
     """
     slack = world.slack
     world.config |= {"operators": [f"slack:{ANN}"]}
@@ -139,7 +139,7 @@ async def said(world: World, words: str, chat: int = PERSON, reply_to: int | Non
 
 @fast
 async def test_foreign_text_fades(world: World) -> None:
-    """The question names it and offers to begin without it; a cut and a compaction end it, and it is nowhere then."""
+    """The question names the foreign text and offers [Start over without it]. After a cut and a compaction the text is gone."""
     telegram = world.telegram
     world.config["operators"] = [f"telegram:{PERSON}", f"telegram:{OTHER}"]
     world.config["permissions"] = {"allow": ["run_shell(uptime)"]}
@@ -239,7 +239,9 @@ async def test_what_was_allowed_for_longer_is_listed_and_taken_back(world: World
 
 
 async def test_a_name_is_no_word_of_who_mentions_it(world: World) -> None:
-    """Names of people, groups and channels stand apart, short; an answer shows them to nobody's notice, and a search finds by them."""
+    """Names of people, groups and channels are separate and short. An answer with a name notifies nobody, and a search finds
+    lines by names.
+    """
     slack, eve = world.slack, "U0EVE"
     world.config |= {"operators": [f"slack:{ANN}"], "permissions": {"allow": ["run_shell(uptime)"]}}
     slack.add_user(

@@ -1,4 +1,4 @@
-"""The board of what waits, in the real process: promises that nothing carries, jobs, questions, and who sees which of them."""
+"""The board of open items in the real process: promises without a job, jobs and questions, and the people who see each."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def board(world: World, person: int, args: str = "") -> str:
 
 
 async def tell(world: World, person: int, words: str, *answers: Reply) -> None:
-    """Say something, and get the last of these answers of the model."""
+    """Send a message to which the model gives the next answer, and return the bot's text."""
     before = len(world.texts(person))
     world.model.then(*answers)
     world.telegram.say(words, chat_id=person)
@@ -56,7 +56,7 @@ async def test_the_board_shows_what_waits_to_whom_it_concerns_until_it_is_closed
     seen = await board(world, BOB)
     assert "等待决定" in seen
     assert "“服务器没有响应，我明天看一下。”" in seen
-    assert "skills_list" not in seen  # the operators' matter
+    assert "skills_list" not in seen  # only operators see this item
     assert "server does not answer" not in seen
     assert "申请使用" not in seen
     (job,) = re.findall(r"/jobs cancel (\w+)", seen)
@@ -70,11 +70,11 @@ async def test_the_board_shows_what_waits_to_whom_it_concerns_until_it_is_closed
     world.model.answer("None.")
     world.telegram.say(f"/approve {question} once")
     await world.telegram.until(lambda: "None." in world.texts(BOB))
-    world.telegram.say(f"/jobs cancel {job}")  # of another chat, in private
+    world.telegram.say(f"/jobs cancel {job}")  # a job of another chat, cancelled in a direct chat
     await eventually(lambda: any(f"Job {job}" in text for text in world.texts(PERSON)))
 
     mine = re.findall(r"“I'll look again tomorrow.”.*/waiting done (\w+)", await board(world, PERSON))[0]
-    assert "不再等待" in await board(world, BOB, f"done {mine}")  # somebody else's
+    assert "不再等待" in await board(world, BOB, f"done {mine}")  # an item of another person
     assert "“I'll look again tomorrow.”" in await board(world, PERSON, f"done {mine.lower()}")
     await world.sent()
     await world.process.kill()
@@ -107,7 +107,7 @@ async def test_the_page_gets_what_waits_for_its_person_and_nothing_of_others(wor
         await press(theirs.browser, page, "done", loop["id"])
         async with theirs.browser.get(f"{page}/api/waiting") as answer:
             assert (await answer.json())["loops"] == []
-        async with mine.browser.get(link(world)) as answer:  # from now on an operator
+        async with mine.browser.get(link(world)) as answer:  # the link makes this browser an operator's
             assert answer.status == 200
         async with mine.browser.get(f"{page}/api/waiting") as answer:
             loops = (await answer.json())["loops"]

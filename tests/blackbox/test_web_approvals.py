@@ -98,7 +98,7 @@ async def test_an_operator_decides_in_any_tab_over_a_reload_or_a_kill_and_all_se
             assert re.search(r"\n✅ Allowed by the person who asked, \d\d:\d\d UTC\.$", said)
         await world.turns(1)
         for _ in range(2):
-            # The outcome stays in place of the question, and nothing else tells of the press.
+            # The outcome replaces the question, and the press adds no message.
             _, history = await (await tabs.open(page)).next()
             shown = [one["text"] for one in history["messages"]]
             assert shown == ["which skills?", said, "Here they are."]
@@ -124,7 +124,7 @@ async def test_who_may_not_decide_sees_no_buttons_until_the_link_is_opened(world
         asked = await until_question(tab)
         assert asked["choices"] == []
         assert "skills_list" not in asked["text"]
-        # The operator's own chat has the buttons, and is told too.
+        # The operator's direct chat gets the buttons and the outcome too.
         await world.telegram.until(lambda: len(world.texts(2002)) == 2)
         async with session.get(link(world)) as answer:
             assert answer.status == 200

@@ -132,14 +132,14 @@ async def test_conversations_are_apart_listed_searched_and_renamed_over_a_kill(w
         assert await one.titles(q="预算表") == ["Budget 2027"], "what was said is still found"
         assert await one.rename("b-2", "") == 200
         assert await one.titles() == ["预算表怎么做 请说明", "Where is the best garden?"]
-        # The first conversation is not the newest, and /new typed there is about it alone.
+        # The first conversation is not the newest. `/new` in it affects only this conversation.
         await one.say("/new", answer="New conversation")
         await one.say("go on", "b-2", answer="well")
         assert "预算" in str(world.model.bodies[-1]["messages"])
 
 
 def working(body: Any) -> Answer | str:
-    """A model that asks for skills, plans a job, and looks into the history, as it is told."""
+    """Return the model's answer: it loads skills, plans a job or searches the history, as the message says."""
     last = body["messages"][-1]["content"]
     if any(block["type"] == "tool_result" for block in last):
         return f"Found: {json.dumps(last, ensure_ascii=False)}" if SECRET in str(body) else "It is done."

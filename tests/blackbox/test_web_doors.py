@@ -191,7 +191,7 @@ async def test_whoever_is_blocked_is_no_operator_any_more(world: World, page: st
         await world.shipmate("block", "web", person)
         async with asyncio.timeout(90):
             while (await info(session, page))[1]["operator"]:  # noqa: ASYNC110
-                await asyncio.sleep(0.05)  # the gateway looks once a second
+                await asyncio.sleep(0.05)  # the gateway checks once a second
 
 
 async def test_a_browser_is_redirected_to_a_host_name_of_our_own(world: World, page: str) -> None:
@@ -205,7 +205,7 @@ async def test_a_browser_is_redirected_to_a_host_name_of_our_own(world: World, p
         assert (target.port, target.path) == (urlsplit(page).port, urlsplit(link).path)
         there = {**navigates, "Host": target.netloc}
         async with session.get(page + target.path, headers=there, allow_redirects=False) as answer:
-            assert (answer.status, answer.headers["Refresh"]) == (200, "0")  # asked again by a page of ours
+            assert (answer.status, answer.headers["Refresh"]) == (200, "0")  # the page asks again
             assert not answer.cookies
         again = {**there, "Sec-Fetch-Site": "same-origin"}
         async with session.get(page + target.path, headers=again, allow_redirects=False) as answer:
@@ -215,15 +215,15 @@ async def test_a_browser_is_redirected_to_a_host_name_of_our_own(world: World, p
         assert (cookie["httponly"], cookie["samesite"], cookie["domain"]) == (True, "Strict", "")
         for headers in (there, {}):
             async with session.get(page, headers=headers, allow_redirects=False) as answer:
-                assert answer.status == 200  # a program stays where it is
+                assert answer.status == 200  # a program is not redirected
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can be somebody else")
 async def test_another_user_cannot_talk_through_the_terminals_socket(world: World) -> None:
     await world.start("console")
-    (world.root / ".ship").chmod(0o711)  # as a careless administrator would
+    (world.root / ".ship").chmod(0o711)  # as a careless administrator might set it
     (world.root / ".ship" / "console.sock").chmod(0o666)
-    # It is in the folder before it becomes somebody else: the folders above are not everybody's, and stay as they are.
+    # The script changes into the folder before it changes its user, because other users may not open the folders above.
     script = (
         "import os, socket, sys\n"
         "other = int(sys.argv[1]); os.setgroups([]); os.setgid(other); os.setuid(other)\n"

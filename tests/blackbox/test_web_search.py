@@ -29,7 +29,7 @@ def found() -> Answer:
 
 
 def searching(body: Any) -> Answer:
-    """A model that searches for what it is asked, and then says what it has found."""
+    """Return the model's answer: a search for the message's words, then the results."""
     if body.get("tools", [{}])[0].get("type") == "web_search_20250305":
         return found()
     last = body["messages"][-1]["content"][-1]
@@ -49,7 +49,7 @@ def results(world: World) -> list[str]:
 
 
 class Engine(Loopback):
-    """Fakes of SearXNG and Brave's search, after their documentation."""
+    """Fakes of the search engines SearXNG and Brave, built from their documentation."""
 
     def routes(self, app: web.Application) -> None:
         app.router.add_get("/search", self._searxng)
@@ -96,7 +96,7 @@ async def test_the_providers_search_gets_the_query_alone_and_the_asker_presses_o
         if line["kind"] == "llm_response" and line["details"]["purpose"] == "search"
     ]
     assert 0.02 < cost < 0.03, "each search has its price"
-    # Words of the web are in view now.
+    # Text from the web is in the model's context now.
     world.telegram.say("and tomorrow?")
     await world.telegram.until(
         lambda: any("reply_markup" in one for one in world.telegram.chats[PERSON].messages.values())

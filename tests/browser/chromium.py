@@ -60,7 +60,7 @@ class Chromium:
         self.session = f"{self.address}/session/{found['sessionId']}"
         debugger = found["capabilities"]["goog:chromeOptions"]["debuggerAddress"]
         with urlopen(f"http://{debugger}/json/version", timeout=SECONDS) as answer:
-            # At this address the browser as a whole accepts commands of its own protocol.
+            # At this address the browser accepts commands of the DevTools protocol.
             self.socket = str(json.load(answer)["webSocketDebuggerUrl"])
 
     def _start(self, driver: str) -> bool:
@@ -200,7 +200,7 @@ class Browser:
         await self._on(selector, "click")
 
     async def type(self, selector: str, words: str) -> None:
-        # ChromeDriver has keys for the first plane of Unicode alone; other characters come as from an input method.
+        # ChromeDriver has keys only for the first Unicode plane. Other characters are inserted as by an input method.
         for first, run in itertools.groupby(words, lambda character: character <= "\uffff"):
             if first:
                 await self._on(selector, "value", {"text": "".join(run)})

@@ -65,7 +65,7 @@ async def test_a_press_shows_no_message_and_the_card_becomes_its_outcome(desk: D
     second = await browser.tab()
     await browser.go(desk.page)
     await browser.until(f"{BUTTONS}.length === 4")
-    # By the keyboard alone.
+    # By keyboard only.
     await browser.run("document.querySelector('.choices .primary').focus()")
     await browser.type(".choices .primary", "\n")
     await heard(browser, "Here they are.")
@@ -82,7 +82,7 @@ async def test_a_press_shows_no_message_and_the_card_becomes_its_outcome(desk: D
     await browser.reload()
     await browser.until("return document.querySelector('.decided')")
     assert await browser.run(SHOWN) == shown
-    # It keeps its outcome when the message is changed and answered anew.
+    # The question keeps its outcome when its message is edited and answered again.
     await desk.world.turns(1)
     model.answer("Here they are again.")
     await browser.press("li.user .edit")
@@ -94,7 +94,7 @@ async def test_a_press_shows_no_message_and_the_card_becomes_its_outcome(desk: D
     await browser.reload()
     await heard(browser, anew[-1])
     assert await browser.run(SHOWN) == anew
-    # A question that is gone says so where it stood; what is typed still works.
+    # For a question that no longer exists, the page says so in its place. Typing still works.
     model.answer(tool_use("skills_list", {}))
     model.answer("Not this time.")
     await asked(browser, "once more")
@@ -153,7 +153,7 @@ async def test_an_answer_is_asked_for_again_rated_and_given_for_other_words_in_i
     await heard(browser, "Blue.")
     await browser.until("return document.querySelectorAll('.renew').length === 2")
     assert len(await browser.run(VISIBLE, ".renew")) == len(await browser.run(VISIBLE, ".edit")) == 1
-    # Again.
+    # [Answer again] in one tab replaces the answer in both.
     second = await browser.tab()
     await browser.go(desk.page)
     await heard(browser, "Blue.")
@@ -164,7 +164,7 @@ async def test_an_answer_is_asked_for_again_rated_and_given_for_other_words_in_i
         await heard(browser, "Red.")
         assert await browser.run(SHOWN) == ["I am Ann", "Hello Ann.", "my favourite colour?", "Red."]
     assert "Blue." not in str(model.bodies[-1]["messages"])
-    # Rated, in both tabs; taken back, and rated anew.
+    # A rating is shown in both tabs. It can be removed and given again.
     await browser.press(".reply:last-child .rate[data-rating=good]")
     for tab in (first, second):
         await browser.show(tab)
@@ -174,7 +174,7 @@ async def test_an_answer_is_asked_for_again_rated_and_given_for_other_words_in_i
     await browser.press(".reply:last-child .rate[data-rating=bad]")
     await browser.until(f"{RATINGS}.join() === 'false,false,false,true'")
     await desk.picture(browser, "rated")
-    # Other words: Esc leaves them, Enter sends them.
+    # Esc discards edited words, Enter sends them.
     await browser.press("li.user:not(:has(~ .user)) .edit")
     await browser.type(".rewrite textarea", "x\ue00c")
     assert await browser.run("return document.querySelector('.rewrite')") is None
@@ -211,7 +211,7 @@ async def test_an_answer_is_asked_for_again_rated_and_given_for_other_words_in_i
         await heard(browser, newest[-1])
         assert await browser.run(SHOWN) == newest
         await browser.until(f"{RATINGS}.join() === 'false,false,true,false'")
-    # What an earlier process has said is changed in its place too.
+    # A message of an earlier process can be edited too.
     await browser.press("li.user:not(:has(~ .user)) .edit")
     model.answer("Green.")
     await browser.type(".rewrite textarea", " And my colour?\n")

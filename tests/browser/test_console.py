@@ -63,7 +63,7 @@ async def filled(desk: Desk, address: str) -> None:
     await world.telegram.until(lambda: bool(world.texts(3003)))
     async with asyncio.timeout(SECONDS):
         while ">$0.00<" in await _text(desk, f"{address}/costs"):  # noqa: ASYNC110
-            await asyncio.sleep(0.05)  # sums are counted each ten seconds
+            await asyncio.sleep(0.05)  # the sums are updated every ten seconds
 
 
 async def _text(desk: Desk, address: str) -> str:

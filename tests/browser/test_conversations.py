@@ -58,7 +58,7 @@ async def test_conversations_are_begun_found_named_and_shared_by_two_tabs(desk: 
     assert await browser.run(HERE) == "预算表怎么做"
     assert (await browser.run("return document.title")).startswith("预算表怎么做 – ")
     await browser.type("#text", "half a thought")
-    # Another tab opens the first conversation, and goes back to the second.
+    # Another tab opens the first conversation, then returns to the second.
     first, budget = await browser.front(), await browser.address()
     await browser.tab()
     await browser.go(budget)
@@ -74,7 +74,7 @@ async def test_conversations_are_begun_found_named_and_shared_by_two_tabs(desk: 
     await browser.run("history.forward()")
     await heard(browser, "Zürich.")
     second = await browser.front()
-    # The first tab keeps its text over other conversations and a reload, and names its conversation.
+    # The first tab keeps its typed text over other conversations and a reload. Its title names its conversation.
     await browser.show(first)
     await browser.press("#conversations li:nth-child(2) a")
     await heard(browser, "Zürich.")
@@ -92,7 +92,7 @@ async def test_conversations_are_begun_found_named_and_shared_by_two_tabs(desk: 
     await titles(browser, "Budget 2027", "Where is the best garden?")
     assert await browser.run(FOCUS) == "rename"
     await desk.picture(browser, "list")
-    # An answer in a conversation that nobody looks at is marked in every tab until it is read in one.
+    # A new answer in a conversation that no tab shows is marked in every tab, until one tab shows it.
     await browser.run(
         "return fetch('/api/messages', {method: 'POST', headers: {'Content-Type': 'application/json'}, body: JSON.stringify("
         "{text: 'garden again', clientId: 'elsewhere', conversation: 'third'})}).then((answer) => answer.status)"
@@ -106,7 +106,7 @@ async def test_conversations_are_begun_found_named_and_shared_by_two_tabs(desk: 
     await heard(browser, "Zürich.")
     await browser.show(first)
     await browser.until(f"return !(() => {{ {STATES} }})()[0]")
-    # Words of titles and of answers are found.
+    # The search finds words of titles and answers.
     for asked, found in (
         ("2027", ["Budget 2027"]),
         ("好的", ["Budget 2027"]),

@@ -91,7 +91,7 @@ async def test_the_link_makes_one_browser_an_operators_and_others_are_told(desk:
     desk.world.only("web", "telegram")
     await desk.world.start()
     page = desk.world.process.ready_line.split()[3]
-    desk.world.telegram.say("/whoami", chat_id=2002)  # else no message reaches that operator
+    desk.world.telegram.say("/whoami", chat_id=2002)  # else the bot cannot write to that operator
     await desk.world.telegram.until(lambda: len(desk.world.texts(2002)) == 1)
     browser = await desk.opened(page)
     chat = await browser.front()
@@ -106,7 +106,7 @@ async def test_the_link_makes_one_browser_an_operators_and_others_are_told(desk:
     assert re.fullmatch(r"Needs a decision · until (\w+ \d+, \d{4}, )?\d+:\d\d\s[AP]M", waits), waits
     assert await browser.run(COUNTED) == ["", 0]
     await browser.press("#board-close")
-    # By hand it is refused too.
+    # A command that is sent without the page's buttons is refused too.
     await browser.run(
         "return fetch('/api/messages', {method: 'POST', headers: {'Content-Type': 'application/json'}, "
         "body: JSON.stringify({text: '/approve', clientId: 'byhand'})}).then((answer) => answer.status)"
@@ -157,7 +157,7 @@ async def test_a_question_and_its_buttons_stay_and_one_tab_decides_for_all(desk:
         await heard(browser, "Here they are.")
         await browser.until(f"{SHOWN}.some((one) => /Allowed by the person who asked, /.test(one))")
         assert await browser.run(BUTTONS) == []
-        assert "Allowed by" in (await browser.run(SHOWN))[1]  # it stays where it was asked
+        assert "Allowed by" in (await browser.run(SHOWN))[1]  # the outcome stays at the place of the question
     await desk.picture(browser, "decided")
 
 
@@ -186,7 +186,7 @@ async def test_no_other_port_is_sent_its_cookie_and_no_other_site_takes_it_away(
         await say(browser, "hello")
         await heard(browser, "Hello.")
         new = await invited(desk)
-        # A link there leads here as from any other site: the browser keeps its cookie back at first.
+        # A link on that page counts as a link on another site, so the browser first holds its cookie back.
         await browser.go(f"http://127.0.0.1:{port}/?to={quote(new)}")
         await browser.press("#out")
         await connected(browser)

@@ -97,7 +97,7 @@ async def test_pictures_and_pdfs_are_shown_and_what_only_claims_to_be_one_is_sav
     assert not await browser.run(LARGE)
     assert await browser.run("return document.activeElement.className") == "picture"
 
-    # After a restart the conversation is read from the archive.
+    # After a restart the page reads the conversation from the archive.
     await desk.world.sent()
     await desk.world.process.kill()
     desk.world.config["channels"]["web"]["port"] = urlsplit(desk.page).port

@@ -133,7 +133,7 @@ async def test_of_an_upload_that_is_gone_twice_the_reason_is_shown(desk: Desk) -
     browser = await desk.opened(desk.link)
     await browser.run(HELD)
     await browser.run(DROP, [["a.txt", "alpha"]])
-    for nth in (1, 2):  # a file whose upload is dropped is uploaded once more
+    for nth in (1, 2):  # an upload whose connection is dropped is repeated once
         await browser.until("return window.held === arguments[0]", nth)
         (part,) = (one for one in (desk.world.root / ".ship" / PARTS).iterdir() if one.is_file())
         part.unlink()

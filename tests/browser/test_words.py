@@ -55,7 +55,7 @@ async def test_what_a_message_holds_stays_words(desk: Desk) -> None:
         assert "noopener" in rel
     loaded = "return performance.getEntriesByType('resource').map((one) => one.name).filter((one) => !one.startsWith(location.origin))"
     assert await browser.run(loaded) == []
-    # The page's own rules let no markup be made of words at all.
+    # The page's policy forbids making markup from text.
     markup = "try { document.body.innerHTML = '<b>x</b>' } catch (failure) { return failure.name }"
     assert await browser.run(markup) == "TypeError"
     await browser.reload()

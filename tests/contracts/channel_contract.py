@@ -141,8 +141,6 @@ class ChannelContract(abc.ABC):
         if reason := self.cannot.get(what):
             pytest.skip(reason)
 
-    # -- chatKey ----------------------------------------------------------------------------------------------
-
     def test_a_chat_key_leads_back_to_the_address_it_was_made_from(self) -> None:
         @settings(derandomize=True, deadline=None, max_examples=100)
         @given(self.addresses)
@@ -160,8 +158,6 @@ class ChannelContract(abc.ABC):
             assert str(key) == written
             assert self.manifest.encode(address) == key
             assert self.manifest.decode(key) == dict(address)
-
-    # -- incoming ---------------------------------------------------------------------------------------------
 
     @pytest.mark.parametrize("said", EVERYDAY)
     async def test_what_a_person_says_arrives_unchanged(self, rig: Rig, said: str) -> None:
@@ -267,8 +263,6 @@ class ChannelContract(abc.ABC):
 
     people: ClassVar[tuple[str, ...]] = ()  # user ids, if the channel can start a conversation with a person
 
-    # -- outgoing ---------------------------------------------------------------------------------------------
-
     @pytest.mark.parametrize("answer", ["Hello there", *EVERYDAY[3:]])
     async def test_a_send_is_one_visible_message_with_an_id(self, rig: Rig, answer: str) -> None:
         inbound = await _said(rig, "hello")
@@ -324,8 +318,6 @@ class ChannelContract(abc.ABC):
         await rig.channel.indicate(inbound.target, working=False)
         assert await rig.visible() == []
 
-    # -- long text --------------------------------------------------------------------------------------------
-
     async def test_split_parts_fit_and_together_say_the_same(self, rig: Rig) -> None:
         split, fits = rig.channel.split, rig.fits
 
@@ -356,8 +348,6 @@ class ChannelContract(abc.ABC):
             await rig.channel.send(reply(inbound, part))
         shown = await rig.visible()
         assert ["".join(_seen(message)) for message in shown] == ["".join(_seen(part)) for part in parts]
-
-    # -- start and stop ---------------------------------------------------------------------------------------
 
     async def test_health_follows_the_life_of_the_channel(self, rig: Rig) -> None:
         assert not rig.build().health().connected

@@ -19,7 +19,7 @@ _CALLS: dict[str, tuple[str, Json]] = {
     ),
     "book": ("mcp__friends__book", {}),
 }
-"""The tool that the model calls before its answer, by a word of the question."""
+"""Tools that the model calls before its answer, each by a word of the question."""
 
 _BOT = re.compile(r"^(?:<@U0SHIP>|@shipmate_bot) ")
 

@@ -1,11 +1,10 @@
-"""A gateway among loopback servers whose whole state is taken up from a folder of text files that 0.1 has left.
+"""A gateway among loopback servers. Its state is restored from a folder of text files that version 0.1 left.
 
-    platform.json   settings, the time, and what Telegram and Slack know: chats with all that stands in them, and what they
-                    have not got confirmed
+    platform.json   settings, the time, and the state of Telegram and Slack: chats, their messages, unconfirmed events
     journal.sql     the rows of the journal
     ship/           the other files of `.ship` that a start reads
 
-Beside those folders stands what is the same in all: `schema.sql`, the empty journal.
+`schema.sql` beside the folders creates the empty journal.
 """
 
 from __future__ import annotations
@@ -87,7 +86,7 @@ class Stage:
         place.write_text(self._own(source.read_text("utf-8")), encoding="utf-8")
 
     def _names(self) -> dict[str, str]:
-        """Replacements of values that depend on the folder. An approval applies to the folder in which it was requested."""
+        """Return replacements for values that depend on the folder, such as the folder to which an approval applies."""
         root = str(self.world.root.resolve())
         return {"{root}": root, "{approval}": fingerprint("skills_list", {}, root)}
 
@@ -146,7 +145,7 @@ def merge(into: Json, more: Json) -> None:
 
 
 def _written_out(settings: Json) -> Json:
-    """Return the settings for this machine."""
+    """Return the settings with the paths of this machine."""
     words = json.dumps(settings)
     found: Json = json.loads(words.replace("{python}", sys.executable).replace("{servers}", str(SERVERS)))
     return found

@@ -1,6 +1,5 @@
-"""Folders that a process of 0.1 left with unfinished work: a process of today takes them over and finishes the work.
-
-`journals/VERSION/NAME` holds one; `expected.json` says what that is and what has to come of it.
+"""A new process imports folders in which a process of version 0.1 left unfinished work, and finishes that work. Each
+folder `journals/VERSION/NAME` has an `expected.json`, which describes the folder and the expected outcome.
 """
 
 from __future__ import annotations
@@ -28,10 +27,11 @@ from tests.torture.inside import quick_ends
 LONGEST = 90.0
 """Timeout in real seconds for unfinished work. The work takes less than one second."""
 TICK = 0.3
-"""Seconds by which each check moves the clock. With more, a slow machine would look like a silent platform."""
+"""Seconds by which the clock moves between two checks. On a slow machine, larger steps would make a platform look
+silent."""
 QUIET = 6
 STEP = 15.0
-"""Seconds between two polls: more than a poll lasts, and a third of the silence that is reported."""
+"""Max seconds between two polls. The value is longer than a poll, and a third of the silence that Shipmate reports."""
 JOURNALS = Path(__file__).parent / "journals"
 CORPUS = sorted(path.parent for path in JOURNALS.glob("*/*/journal.sql"))
 
@@ -84,7 +84,7 @@ async def finished(folder: Path, root: Path) -> None:
 
 
 async def _done(stage: Stage, act: Json) -> None:
-    """Perform people's actions after the start."""
+    """Perform the actions of people after the start."""
     if "thread" in act:
         root = next(iter(stage.slack.world.rooms[act["thread"]].posts.values())).root
         await stage.slack.say(act["say"], channel=act["thread"], user=ANN, thread_ts=root)

@@ -1,4 +1,6 @@
-"""A model for random lives: it finds what has no answer yet in nothing but the request, as it may have died since."""
+"""A model for gateways that are killed at random. A process may have died since its last request, so the model learns
+only from the request which messages have no answer yet.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +12,11 @@ from bot.contracts.model import ModelReply, ModelRequest
 from bot.testing.model import reply, text, tool_use
 
 NAME = re.compile(r"\bm\d+\b")
-"""The words of a message, which are its name."""
+"""Pattern of a message's name, which is the message's only text."""
 
 
 class Script:
-    """A model that answers every message which the request shows without an answer, each time in another way."""
+    """A model that answers every unanswered message in the request. It varies the way of answering."""
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
@@ -43,7 +45,7 @@ class Script:
     def _result(self, call: Json, content: str) -> None:
         if call["name"] == "press":
             self.pressed = True
-        # These say that it arrived, may have, or will: none is to be said again.
+        # These results say that the answer arrived, may have arrived or will arrive, so it must not be sent again.
         elif re.match("Delivered|.*(may have arrived|then be delivered)", content, re.DOTALL):
             self.sent = True
             self._answered(call["input"]["text"])
@@ -59,7 +61,7 @@ class Script:
         if not self.pressed and chance < 0.5:
             return reply(tool_use("press"))
         whole = f"re: {' '.join(names)}"
-        # Words at the end of a turn reach nobody once the model has sent some: they would be the same again.
+        # After a `chat_send`, the text at the end of a turn is not shown, so it must repeat what was sent.
         if not self.sent and self.rng.random() < 0.35:
             return reply(text(whole))
         if len(names) > 1 and self.rng.random() < 0.3:

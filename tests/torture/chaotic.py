@@ -1,4 +1,4 @@
-"""A gateway behind a bad network, with people who write on all the same, and what they have seen in the end."""
+"""A gateway behind a bad network, the people who keep writing to it, and the answers that they see."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from tests.torture.outside import Alone
 REPEATED = scene.REPEATS
 
 SPEED = 20.0
-"""Seconds that go by in one: forty seconds of silence take two."""
+"""Factor by which the test's clock runs faster than real time: forty seconds of silence take two."""
 CUT = ("(interrupted)", "…")
-"""What was shown of an answer ends so where its last edit was lost."""
+"""Ends of an answer's text whose last edit was lost."""
 PEOPLE = 25
-"""Chats in which is written side by side."""
+"""Number of chats in which people write at the same time."""
 
 
 def answered(question: str) -> str:
@@ -36,7 +36,7 @@ def answered(question: str) -> str:
 
 
 def script(body: Any) -> Reply:
-    """Every other answer comes by `chat_send`; a turn that has sent one is over."""
+    """Return the model's answer: every other one is sent by `chat_send`. A turn that has sent an answer ends."""
     blocks = body["messages"][-1]["content"]
     if any(block["type"] == "tool_result" for block in blocks):
         return reply("")
@@ -55,21 +55,21 @@ class Net:
     since: float
     proxies: Mapping[str, ChaosProxy]
     asked: dict[str, Callable[[], list[str]]] = field(default_factory=dict)
-    """By question, what is seen of the bot where it was asked."""
+    """For each question, a function that returns the bot's texts in the chat of the question."""
     waited: dict[str, tuple[float, float]] = field(default_factory=dict)
-    """When a question was asked, and when its answer was seen."""
+    """For each question, the times when it was asked and when its answer was seen."""
     number: int = 0
     speed: float = SPEED
 
     async def start(self) -> Alone:
-        """One life of the gateway; it may take a few, where the network is bad while it starts."""
+        """Start one life of the gateway. On a bad network the start may need several attempts."""
         life = Alone(self.world, options=("--speed", str(self.speed), "--since", str(self.since)))
         await life.start()
         assert not life.dead, life.process.stderr
         return life
 
     async def ask(self, channel: str, person: int) -> str:
-        """Somebody writes, in a direct chat of their own."""
+        """Send a person's question in the person's direct chat, and return the question."""
         self.number += 1
         question = f"q{self.number:04d} 消息 🙂"
         if channel == "telegram":
@@ -82,43 +82,45 @@ class Net:
         return question
 
     def shown(self, question: str) -> list[str]:
-        """The bot's messages that answer a question, oldest first."""
+        """Return the bot's messages that answer a question, oldest first."""
         return [text for text in self.asked[question]() if answered(question) in text]
 
     def silent(self, questions: Iterable[str] = ()) -> list[str]:
-        """The questions that nothing was said to yet."""
+        """Return the questions that have no answer yet."""
         return [question for question in questions or self.asked if not self.shown(question)]
 
     def given_up(self, question: str) -> bool:
-        """Whether Slack brings a message no more, and was never told that it had arrived."""
+        """Return True if Slack has stopped repeating a message and never got a confirmation of it."""
         name = question.split(maxsplit=1)[0]
         lost = [one for one in self.world.slack.deliveries if one.given_up and not one.acked.is_set()]
         return any(name in str(one.payload) for one in lost)
 
     def taken_in(self, question: str) -> bool:
-        """Whether the log has a message."""
+        """Return True if the log contains a message."""
         name = question.split(maxsplit=1)[0]
         received = scene.rows(self.world.root, "SELECT data FROM events WHERE kind = 'received'")
         return any(name in data for (data,) in received)
 
     async def until_answered(self) -> float:
-        """Wait until nothing is unanswered; the seconds that took. A second here is a small part of a real one, of which a
-        busy machine needs several for any answer: a limit is judged beside what an answer takes while all is well.
+        """Wait until every question is answered, and return the seconds on the fast clock. On a busy machine an answer
+        takes many such seconds, so compare the result with the time of an answer on a good network.
         """
         began = self.clock.monotonic()
         try:
-            await eventually(lambda: not self.silent())  # what people see sets one event a server
+            await eventually(lambda: not self.silent())  # each server has an event of its own for changes
         except TimeoutError:
             raise TimeoutError(f"without an answer: {self.silent()[:20]}") from None
         return self.clock.monotonic() - began
 
     def honest(self) -> Counter[int]:
-        """Every answer was shown once, but for repeats that say so; how often each number of repeats was."""
+        """Check that every question has one unmarked answer and that all repeats are marked. Count the questions by
+        number of repeats.
+        """
         assert not self.silent()
         return self.repeats()
 
     def repeats(self) -> Counter[int]:
-        """The same of those answers that there are, but for what was shown of one that broke off."""
+        """Check as `honest` does, but skip questions without an answer and answers that broke off."""
         repeats = Counter[int]()
         for question in self.asked:
             shown = [text for text in self.shown(question) if not text.endswith(CUT)]
@@ -130,7 +132,7 @@ class Net:
         return repeats
 
     async def deaf(self, seconds: float, *, answers_only: bool = False) -> None:
-        """For so long, nothing passes."""
+        """Let the network pass nothing for these seconds."""
         for proxy in self.proxies.values():
             proxy.deafen(answers_only=answers_only)
         await self.clock.sleep(seconds)
@@ -147,7 +149,7 @@ def user_chat(person: int) -> str:
 
 @asynccontextmanager
 async def net(root: Path, rng: random.Random, *channels: str, speed: float = SPEED) -> AsyncIterator[Net]:
-    """`channels` behind their proxies; the others are off."""
+    """Yield a network in which these channels are behind proxies. All other channels are off."""
     since = time.time()
     clock = FastClock(SystemClock(), speed, since)
     made = World(root)

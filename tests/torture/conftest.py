@@ -1,4 +1,6 @@
-"""`SEED` makes a run of the torture again, `SHARD=i/n` runs the ith of n parts of it; what was counted is told at the end."""
+"""Torture tests. `SEED` repeats a run, and `SHARD=i/n` runs the i-th of n parts of it. The counts are printed at the
+end.
+"""
 
 from __future__ import annotations
 
@@ -23,16 +25,16 @@ def pytest_report_header() -> str:
 
 @pytest.fixture(autouse=True)
 def collected() -> Iterator[None]:
-    """What the dead of a test have left is collected with it, and no other test is blamed for it."""
+    """Collect the garbage of a test's killed gateways, so that its warnings are not attributed to the next test."""
     yield
     gc.collect()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deal the torture out to the shards, one test after the other."""
+    """Distribute the torture tests over the shards one by one."""
     for item in items:
         if item.path.parent == Path(__file__).parent:
-            # Who dies in this process closes nothing, and no kernel does it for them.
+            # A gateway that dies inside this process closes no files, and no kernel closes them for it.
             item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
     part, _, parts = (os.environ.get("SHARD") or "1/1").partition("/")
     torture = [item for item in items if item.get_closest_marker("torture") is not None]

@@ -1,5 +1,5 @@
-"""What a gateway under torture has its log and files in: its own folder, or PostgreSQL, where each death may take the folder
-as well.
+"""Storage of a gateway under torture: its own folder or PostgreSQL. With PostgreSQL, each death may also delete the
+folder.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ ENGINES = (EMBEDDED, POSTGRESQL, LOST_DISK)
 
 
 def on(engine: str, *values: Any, torture: bool = False) -> Any:
-    """Values of a test's parameters, the engine last. It is skipped where that is not installed."""
+    """Return a test's parameter values, with the engine last. The test is skipped if the engine is not installed."""
     absent = engine != EMBEDDED and postgres.programs() is None
     marks = [pytest.mark.skipif(absent, reason=postgres.MISSING), *[pytest.mark.torture] * torture]
     return pytest.param(*values, engine, marks=marks)
 
 
 class Engine:
-    """The log in a file."""
+    """An engine with the log in a file. It is the base class of other engines."""
 
     def __init__(self) -> None:
         self.settings: Json = {}
-        """What ship.json has of it."""
+        """Settings of the engine for ship.json."""
 
     def depose(self) -> None:
-        """Let nothing more of a process that counts as dead reach it."""
+        """Prevent a process that counts as dead from changing the log."""
 
     def between(self, root: Path) -> None:
-        """After a death, and before the next start."""
+        """Prepare the next start after a death."""
 
 
 class PostgresEngine(Engine):
-    """One server, on which nobody else has a log. The next life has an empty `.ship`, unless the disk `lasts`."""
+    """A PostgreSQL server that is used by no other log. After each death `.ship` is empty, unless `lasts` is true."""
 
     def __init__(self, url: str, *, lasts: bool) -> None:
         super().__init__()
@@ -50,9 +50,9 @@ class PostgresEngine(Engine):
         self.settings = {"engine": {"kind": "postgresql", "databaseUrl": url}}
 
     def depose(self) -> None:
-        """As the next leader does, who gives its lease back at once."""
+        """Take the lease as a new leader does, and give it back at once."""
         with (
-            contextlib.suppress(psycopg.errors.UndefinedTable),  # it did not come so far
+            contextlib.suppress(psycopg.errors.UndefinedTable),  # the process died before that
             psycopg.connect(self._url, autocommit=True) as db,
         ):
             db.execute("UPDATE cluster_leader SET epoch = epoch + 1, holder = ''")

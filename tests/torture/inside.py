@@ -1,4 +1,6 @@
-"""The whole gateway in this process, which dies at a failpoint: a hundred deaths take the time of one process."""
+"""Runs the whole gateway inside this process and lets it die at a failpoint. A hundred deaths then take as long as one
+process.
+"""
 
 from __future__ import annotations
 
@@ -24,14 +26,14 @@ from tests.torture.engines import Engine
 
 
 def quick_ends(patch: pytest.MonkeyPatch) -> None:
-    """Nobody waits for the dead, and what a test imported stays the collector's."""
+    """Shorten the waits for dead gateways, and keep the objects of imported modules visible to the garbage collector."""
     patch.setattr(lifecycle, "DRAIN_SECONDS", 0.0)
     patch.setattr(event_log, "RETRY_SECONDS", 0.05)
     patch.setattr("gc.freeze", lambda: None)
 
 
 class Inside:
-    """One life of a gateway on a folder. Dead, nothing of it reaches disk, log or people any more."""
+    """One life of a gateway on a folder. After its death, nothing that the gateway does reaches disk, log or people."""
 
     def __init__(
         self,
@@ -64,7 +66,7 @@ class Inside:
         self._loop.call_soon_threadsafe(self.died.set)
 
     async def start(self) -> Inside:
-        """Return once it is ready, or dead."""
+        """Return when the gateway is ready or dead."""
         (self.world.root / "ship.json").write_text(json.dumps(self.world.config), encoding="utf-8")
         self._life = asyncio.create_task(self._live())
         await self._first(self._up, self.died)
@@ -102,11 +104,11 @@ class Inside:
         return self.died.is_set()
 
     def kill(self) -> None:
-        """It dies now, wherever it is."""
+        """Let the gateway die now, at any point of its work."""
         self._die()
 
     def address(self, channel: str) -> str:
-        """Where a channel's page is; "" while nobody serves it."""
+        """Return the address of a channel's page; "" while nobody serves the page."""
         if self.gateway is None or self.died.is_set() or channel not in self.gateway.channels:
             return ""
         return next(iter(self.gateway.channels[channel].addresses), "")
@@ -118,23 +120,23 @@ class Inside:
         return self.gateway.dashboard.address
 
     async def end(self) -> None:
-        """Its end, in good order unless it is dead."""
+        """End the gateway: cleanly, unless it is dead."""
         assert self._life is not None
         if self.died.is_set() or not self._up.is_set():
             self._life.cancel()
             await asyncio.wait([self._life])
             if not self._life.cancelled():
-                self._life.exception()  # the dead may complain
+                self._life.exception()  # a dead gateway may end with any exception
             return
         self._over.set()
         await asyncio.wait([self._life])
-        if not self.died.is_set():  # while it ended
+        if not self.died.is_set():  # not if it died during the clean end
             self._life.result()
 
 
 @contextlib.contextmanager
 def environment(world: World) -> Iterator[None]:
-    """The world's tokens in this process's environment."""
+    """Put the world's tokens into this process's environment."""
     before = {name: os.environ.get(name) for name in world.process.env}
     os.environ.update(world.process.env)
     try:

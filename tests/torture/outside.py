@@ -1,4 +1,4 @@
-"""The gateway as a process of its own: started with faults or through strace, killed and started again."""
+"""Runs the gateway as a separate process, started with faults or through strace, killed and started again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from tests.torture.engines import Engine
 
 
 class Alone:
-    """One life of a gateway on a folder. `before` is what it is started through; on any engine it ends with its process."""
+    """One life of a gateway on a folder. `before` is the command that starts it. If the gateway dies, its process ends,
+    so every engine works.
+    """
 
     def __init__(
         self,
@@ -32,7 +34,7 @@ class Alone:
         self._ends = {0, -signal.SIGKILL} if faults or before else {0}
 
     async def start(self) -> Alone:
-        """Return once it is ready, or dead."""
+        """Return when the gateway is ready or dead."""
         (self.world.root / "ship.json").write_text(json.dumps(self.world.config), encoding="utf-8")
         await self.process.start(wait=False)
         await eventually(lambda: self.dead or any(line.startswith("ready ") for line in self.process.lines))
@@ -44,11 +46,11 @@ class Alone:
 
     @property
     def trace(self) -> list[tuple[Seam, str, str]]:
-        """Every operation of all lives on this folder."""
+        """Return every operation of all lives on this folder."""
         return [json.loads(line) for line in self._trace.read_bytes().splitlines()]
 
     def address(self, channel: str) -> str:
-        """Where a channel's page is; "" while nobody serves it."""
+        """Return the address of a channel's page; "" while nobody serves the page."""
         if self.dead or not any(line.startswith("ready ") for line in self.process.lines):
             return ""
         return self.process.ready_line.split()[-2]
@@ -58,9 +60,9 @@ class Alone:
         return self.process.ready_line.split()[-1]
 
     async def end(self) -> None:
-        """Its end, in good order unless it is dead."""
+        """End the gateway: cleanly, unless it is dead."""
         if self.dead:
             await self.process.ended()
         else:
-            # One that is going to die may do so while it ends.
+            # A gateway with an armed fault may also die during its clean end.
             assert await self.process.stop() in self._ends, self.process.stderr

@@ -1,7 +1,7 @@
-"""One scripted turn on any channel, and what must be true of it however often the process died.
+"""A scripted turn on any channel, and checks that must hold however often the process died.
 
-The person asks; the model looks something up, answers through `chat_send`, and ends. Whatever was cut off, the next
-step follows from what the request shows, so the answer to a question is always the same words.
+The person asks; the model looks something up, answers through `chat_send`, and ends the turn. The model chooses each
+step from the request alone, so after a kill it gives the same answer.
 """
 
 from __future__ import annotations
@@ -31,29 +31,29 @@ from tests.contracts.web_rig import Browser
 REPEATED = f"{say('delivery.repeated')}\n\n"
 with speaking("zh"):
     REPEATS = (REPEATED, f"{say('delivery.repeated')}\n\n")
-    """The beginning of a message that may be a repeat, in the language of the question."""
+    """Possible beginnings of a repeated answer, in the language of the question."""
 
 WORDS = "消息 {} – שלום 👩‍👩‍👧"
 
 
 FILES = "telegram with files"
-"""A channel whose people send files."""
+"""Name of the channel variant in which people send files."""
 TOLD: list[str] = []
-"""What the summary of a run says."""
+"""Lines of the run's summary."""
 
 
 def tell(words: str) -> None:
-    """A line for the summary."""
+    """Add a line to the run's summary."""
     TOLD.append(words)
 
 
 def seed() -> int:
-    """`SEED` of the environment: a failure can be run again with it."""
+    """Return the random seed of this run from the variable `SEED`. The same seed repeats a failed run."""
     return int(os.environ["SEED"])
 
 
 def spread(items: list[Any], count: int, rng: random.Random) -> list[Any]:
-    """About `count` of a list, evenly spread, from a random beginning."""
+    """Return about `count` items of a list at equal distances, from a random start."""
     step = max(1, len(items) // count)
     return items[rng.randrange(step) :: step][:count]
 
@@ -63,7 +63,7 @@ def answered(question: str) -> str:
 
 
 def script(body: Any) -> Reply:
-    """What the model says next, from nothing but the request."""
+    """Return the model's next step, which depends on the request alone."""
     turn: list[Any] = []
     for message in body["messages"]:
         blocks = message["content"]
@@ -80,20 +80,20 @@ def script(body: Any) -> Reply:
 
 
 class Side(Protocol):
-    """One platform with a person in it."""
+    """One platform with one person."""
 
     channel: str
 
     async def say(self, words: str) -> None:
-        """Write to the bot. Where nobody takes it, the platform keeps it."""
+        """Write to the bot. If the gateway is down, the platform keeps the message."""
         ...
 
     async def bring_again(self) -> None:
-        """What the platform (or the person's browser) does about what was not confirmed."""
+        """Let the platform or the person's browser send unconfirmed messages again."""
         ...
 
     async def replies(self, words: str) -> list[str]:
-        """What can be seen of the bot's answers to these words, oldest first."""
+        """Return the visible answers of the bot to these words, oldest first."""
         ...
 
 
@@ -107,14 +107,14 @@ class TelegramSide:
         self.world.telegram.say(words)
 
     async def bring_again(self) -> None:
-        """An update that was not confirmed is in every answer to `getUpdates`."""
+        """Do nothing, because `getUpdates` returns an unconfirmed update every time."""
 
     async def replies(self, words: str) -> list[str]:
         return [shown for shown in self.world.texts() if words in shown]
 
 
 class FileSide(TelegramSide):
-    """With each question comes a file, which is read once."""
+    """A Telegram side that sends a file with each question. The file must be read once."""
 
     async def say(self, words: str) -> None:
         self.world.telegram.say(words, media="document", data=f"{words} 日志\n".encode() * 500)
@@ -130,17 +130,18 @@ class SlackSide:
         await self.world.slack.say(words, channel="D0ANN", user=ANN)
 
     async def bring_again(self) -> None:
-        # Slowly, and only while somebody listens: Slack gives up after three times, and a start takes a moment.
+        # Slack gives up after three repeats and a start takes a moment. So repeat slowly, and only while the gateway is
+        # connected.
         if self.world.slack.sockets and self.world.slack.unacked():
             await self.world.slack.clock.advance(3)  # type: ignore[attr-defined]
 
     async def replies(self, words: str) -> list[str]:
-        # Words that joined a turn are answered in the thread of the message that began it.
+        # A message that joined a turn is answered in the thread of the turn's first message.
         return [shown.text for shown in self.world.slack.replies("D0ANN") if words in shown.text]
 
 
 class WebSide:
-    """A browser: it posts again, under the same id, what was not confirmed."""
+    """A browser. It posts unconfirmed messages again, under the same ids."""
 
     channel = "web"
 
@@ -162,7 +163,7 @@ class WebSide:
         for words, key in list(self.unconfirmed.items()):
             try:
                 if not len(self.browser.http.cookie_jar):
-                    # A page asks this first, and gets the cookie that says who writes.
+                    # Like the page, request this address first to get the cookie that identifies the browser.
                     await self.browser.get("/api/info")
                 if await self.browser.say(words, key) == 202:
                     del self.unconfirmed[words]
@@ -186,7 +187,7 @@ class WebSide:
 
 
 async def _history(events: aiohttp.ClientResponse) -> str:
-    """The first event of a page that is opened."""
+    """Return the first event of a newly opened page."""
     while block := (await events.content.readuntil(b"\n\n")).decode():
         if "event: history\n" in block:
             return block.partition("data: ")[2].partition("\n")[0]
@@ -194,7 +195,7 @@ async def _history(events: aiohttp.ClientResponse) -> str:
 
 
 async def prepare(world: World, channel: str, address: Callable[[], str]) -> Side:
-    """A world in which one channel is on; `address` gives the web page's, "" while there is none."""
+    """Turn on one channel of a world. `address` returns the address of the web page; "" while nobody serves it."""
     world.config["dashboard"] = {"enabled": True, "port": 0}
     world.config["channels"]["web"] = {"enabled": True, "port": 0}
     world.only(channel.partition(" ")[0])
@@ -214,7 +215,9 @@ async def leave(side: Side) -> None:
 
 
 def new_world(root: Path) -> World:
-    """Slack brings an event again after 3 s, a minute and five: on a clock of its own that is at once."""
+    """Return a world whose Slack has its own clock. Slack repeats events after 3 s, 60 s and 300 s, which then take no
+    real time.
+    """
     made = World(root)
     made.slack = SlackServer(clock=FakeClock())
     return made
@@ -229,7 +232,7 @@ async def until_answered(side: Side, *questions: str, seconds: float = START_SEC
 
 
 async def eventually_so(condition: Callable[[], Awaitable[bool]], seconds: float = START_SECONDS) -> None:
-    """Wait for something that has to be asked for again and again."""
+    """Poll a condition that no event reports."""
     async with asyncio.timeout(seconds):
         while not await condition():  # noqa: ASYNC110 - what is waited for sets no event here
             await asyncio.sleep(0.02)
@@ -239,7 +242,7 @@ OPEN = "SELECT chat FROM chats WHERE open IS NOT NULL"
 
 
 def rows(root: Path, statement: str, *values: Any) -> list[Any]:
-    """What the log of a folder answers; nothing while there is none."""
+    """Return the rows of a query on the folder's log; none if there is no log."""
     settings = root / "ship.json"
     engine = json.loads(settings.read_bytes()).get("engine") if settings.exists() else None
     if engine is not None:
@@ -253,23 +256,23 @@ def rows(root: Path, statement: str, *values: Any) -> list[Any]:
 
 
 def unfinished(root: Path) -> set[str]:
-    """The chats in which something is left to do."""
+    """Return the chats with unfinished work."""
     return {row[0] for row in rows(root, OPEN)}
 
 
 async def until_quiet(root: Path) -> None:
-    """Until nothing is left to do."""
+    """Wait until no chat has unfinished work."""
     await eventually(lambda: not unfinished(root))
 
 
 def exactly_once(channel: str, words: str, shown: list[str], *, deaths: int = 1) -> None:
-    """One reply, under the rule of `shown_once`."""
+    """Check that these words have one answer by the rules of `shown_once`."""
     shown_once(channel, answered(words), shown, deaths=deaths)
 
 
 def shown_once(channel: str, text: str, shown: list[str], *, deaths: int = 1) -> None:
-    """Telegram cannot tell whether a send arrived: there it may say that it is perhaps a repeat, and each death may have
-    added one that does.
+    """Check that a text is shown once. Telegram cannot tell whether a send arrived, so there the text may be marked as a
+    possible repeat, and each death may add one marked repeat.
     """
     assert shown, "no answer"
     unsure = channel.startswith("telegram")
@@ -280,8 +283,8 @@ def shown_once(channel: str, text: str, shown: list[str], *, deaths: int = 1) ->
 
 
 def on_file_once(world: World, *questions: str, deaths: int = 0) -> None:
-    """The archive has each message and its answer once, and every line of every file can be read; of the log each
-    death may have cost the line that was being written.
+    """Check that the archive has each message and its answer once. All lines must be readable, but each death may have
+    cut off one line of the operator's log.
     """
     lines = Counter((line["role"], line["text"]) for line in world.archive())
     expected = Counter(
@@ -305,7 +308,7 @@ def readable(line: bytes) -> bool:
 
 
 async def ready(session: aiohttp.ClientSession, address: str) -> None:
-    """The gateway itself says that all of it is well."""
+    """Check that the gateway reports itself as ready."""
     async with session.get(f"{address}/readyz") as answer:
         body = await answer.json()
     assert body["ready"] is True, body

@@ -1,4 +1,4 @@
-"""Weeks of a gateway in minutes: everything real but the platform, the model, and the clock."""
+"""Runs a gateway through weeks within minutes. Platform, model and clock are fakes; everything else is real."""
 
 from __future__ import annotations
 
@@ -35,22 +35,22 @@ from bot.testing.model import reply, tool_use
 from bot.testing.model import text as words_of
 
 AT_ONCE = 50
-"""Events that come together."""
+"""Number of events that arrive together."""
 BREAK = 20.0
-"""Seconds between them, but for the nights."""
+"""Pause in seconds between two groups of events, except at night."""
 GROWS, LONGEST_STEP = 1.005, 1.0
-"""By what each step of waiting is longer than the one before it, and how long it gets, in seconds."""
+"""Factor by which each step of waiting is longer than the previous one, and the max length of a step in seconds."""
 DAY = 25
-"""Times until it is night."""
+"""Number of groups of events in a day. A night follows."""
 TASKS = 4
-"""By which their number goes up and down."""
+"""Normal variation of the number of asyncio tasks."""
 RESTS = 2.0
-"""Seconds for which a look waits at most until nothing is under way."""
+"""Timeout in seconds of the wait for unfinished work before a sample is taken."""
 NIGHT = 3 * 3_600.0
 FRESH = 0.2
-"""New chats for each event: the old ones fall silent."""
+"""New chats per event. Older chats become silent."""
 BUSY = 300
-"""Chats that are spoken in at the same time of the year."""
+"""Number of chats that are active at the same time."""
 SAYINGS = (
     "Where is the report of last week?",
     "请把上周的报告发给我，谢谢。",
@@ -61,17 +61,17 @@ SAYINGS = (
 
 
 class QuietDisk(SystemDisk):
-    """The machine's own, without waiting for the platter: it is memory that is looked at."""
+    """The machine's disk without fsync, because these tests measure memory."""
 
     def append(self, path: Path, data: bytes, *, sync: bool = False) -> None:
         super().append(path, data, sync=False)
 
     def sync(self, path: Path) -> None:
-        """It survives no power failure."""
+        """Do nothing; data may be lost in a power failure."""
 
 
 class Once:
-    """Bad luck, but never twice with the same thing in a row: everything is to be answered in the end."""
+    """Random faults that never affect the same thing twice in a row, so that everything is answered in the end."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
@@ -87,7 +87,7 @@ class Once:
 
 
 class Parrot:
-    """`contracts.model.Model` that repeats the question, now and then by `chat_send`, and remembers nothing."""
+    """A `contracts.model.Model` that repeats the question, sometimes by `chat_send`. It keeps no memory."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
@@ -112,7 +112,7 @@ class Parrot:
 
 
 def _asked(request: ModelRequest) -> list[str]:
-    """What people have said since the last answer: the last text of each of their messages."""
+    """Return the last text of each message of a person since the last answer."""
     asked: list[str] = []
     for message in reversed(request.messages):
         if message["role"] == "assistant":
@@ -123,7 +123,7 @@ def _asked(request: ModelRequest) -> list[str]:
 
 
 class Platform(Channel):
-    """`contracts.channel.Channel` that forgets what it sent, but for how often what is `due` was answered."""
+    """A `contracts.channel.Channel` that keeps no sent messages. It only counts the answers in `due`."""
 
     addresses: tuple[str, ...] = ()
 
@@ -165,7 +165,7 @@ class Platform(Channel):
 
 
 class Mallinfo(ctypes.Structure):
-    """What glibc tells of its heap (mallinfo2(3))."""
+    """Memory figures of glibc's heap (mallinfo2(3))."""
 
     _fields_ = (
         ("arena_ordblks_smblks_hblks", ctypes.c_size_t * 4),
@@ -177,8 +177,8 @@ class Mallinfo(ctypes.Structure):
 
     @classmethod
     def held(cls) -> int:
-        """Bytes that somebody has asked for and not given back; 0 where the C library does not tell. With
-        PYTHONMALLOC=malloc that is all that is held: each object of Python, SQLite's pages, buffers of libraries.
+        """Return the allocated bytes that were not freed; 0 if the C library does not report them. With
+        PYTHONMALLOC=malloc these include all Python objects, SQLite's pages and buffers of libraries.
         """
         try:
             ask = ctypes.CDLL(None).mallinfo2
@@ -190,7 +190,9 @@ class Mallinfo(ctypes.Structure):
 
 
 def held_by_sqlite() -> int:
-    """Bytes of these that are SQLite's: its connections keep up to 2 MB of pages each. 0 where it does not tell."""
+    """Return the bytes allocated by SQLite, whose connections keep up to 2 MB of pages each; 0 if SQLite does not report
+    them.
+    """
     try:
         ask = ctypes.CDLL(_sqlite3.__file__).sqlite3_memory_used
     except (OSError, AttributeError):
@@ -201,7 +203,9 @@ def held_by_sqlite() -> int:
 
 @dataclass(slots=True)
 class Sample:
-    """What the process has after `events`: bytes held, those that are SQLite's, and resident; files, tasks."""
+    """Resources of the process after `events` events. `held` is in allocated bytes, `pages` in bytes of SQLite,
+    `resident` in bytes.
+    """
 
     events: int
     held: int
@@ -225,7 +229,7 @@ class Sample:
 
 
 def slope(samples: list[Sample], value: Callable[[Sample], float]) -> float:
-    """How much a value grows with each event, by least squares; looks at one time alone show no growth."""
+    """Return the growth of a value per event by least squares. Samples of a single moment show no growth."""
     xs, ys = [float(one.events) for one in samples], [value(one) for one in samples]
     x, y = sum(xs) / len(xs), sum(ys) / len(ys)
     over = sum((a - x) * (b - y) for a, b in zip(xs, ys, strict=True))
@@ -235,8 +239,8 @@ def slope(samples: list[Sample], value: Callable[[Sample], float]) -> float:
 
 @dataclass(slots=True)
 class Soak:
-    """`run` brings events in, and looks at the process `looks` times while it does. `chatter` is the share of events that
-    ask for nothing: known ones once more, talk in threads without the bot, strangers.
+    """A soak test of a gateway. `run` sends events and takes `looks` samples of the process meanwhile. `chatter` is the
+    share of events that need no answer: repeated events, talk in threads without the bot, and strangers.
     """
 
     gateway: Gateway
@@ -258,14 +262,15 @@ class Soak:
             rounds += 1
             night = rounds % DAY == 0
             await self._pass(NIGHT if night else BREAK)
-            # In the morning nothing is at hand that only the evening needs: each look is at the same time of the day.
+            # In the morning, data that only the evening needs is not in memory, so take all samples at the same time of the
+            # day.
             if (night or every < DAY * AT_ONCE) and self.events >= every * (len(self.samples) + 1):
                 await self._rested()
                 self.samples.append(Sample.now(self.events))
         assert self.gateway.runner.running == 0
 
     async def _rested(self) -> None:
-        """Let what was begun come to its end, which takes a moment where the machine is busy. What stays stays."""
+        """Wait until started work has ended, which takes longer on a busy machine. Work that never ends stays."""
         most = self.samples[0].tasks + TASKS if self.samples else TASKS
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(RESTS):
@@ -273,7 +278,7 @@ class Soak:
                     await asyncio.sleep(0.01)
 
     async def _until(self, over: Callable[[], bool]) -> None:
-        """Let time pass until something is so: ever faster, since what the platform puts off waits for minutes."""
+        """Advance the clock until a condition is true. The steps grow, since a delayed send may wait for minutes."""
         step = 0.01
         async with asyncio.timeout(600):
             while not over():
@@ -282,7 +287,7 @@ class Soak:
                 step = min(step * GROWS, LONGEST_STEP)
 
     async def _round(self) -> None:
-        """Some events at once, until nothing is left to be done."""
+        """Send a group of events, and wait until all work is done."""
         platform = self.platforms["telegram"]
         platform.due.clear()
         coming = [self._event() for _ in range(AT_ONCE)]
@@ -299,11 +304,11 @@ class Soak:
         self._said = [
             *self._said[-5:],
             *self._last[-5:],
-        ]  # from now on they may be changed: they were answered
+        ]  # these messages are answered, so they may be changed now
         assert not wrong, f"{len(wrong)} of {len(platform.due)} were not answered once: {wrong}"
 
     async def _pass(self, seconds: float) -> None:
-        """Let time pass, and do what is due meanwhile."""
+        """Advance the clock, and run the periodic jobs that are due."""
         await self.clock.advance(seconds)
         now = self.clock.monotonic()
         for chore in (*self.gateway.door.all("periodic"), *self.gateway.maintenance.jobs()):
@@ -327,7 +332,7 @@ class Soak:
         chance = self.rng.random()
         chat = int(self.events * FRESH) + self.rng.randrange(BUSY)
         if chance < 0.03 and self._last:
-            return self._last[-1]  # once more
+            return self._last[-1]  # a repeated event
         if chance < 0.06:
             return self._inbound(
                 self.events * AT_ONCE + self.rng.randrange(AT_ONCE), "hello", channel="slack"
@@ -348,7 +353,7 @@ class Soak:
         return fresh
 
     def _change(self, said: Inbound) -> Inbound:
-        """An edit or a deletion of something that waits, is being answered, or was answered before."""
+        """Return an edit or a deletion of a message that waits, is being answered, or is answered."""
         kind = self.rng.choice(["edit", "delete"])
         return self._inbound(int(said.chat_id), "changed 改了", kind=kind, message_id=said.message_id)
 
@@ -370,7 +375,7 @@ class Soak:
 
 
 async def soak(root: Path, total: int, *, looks: int, seed: int, chatter: float = 0.0) -> Soak:
-    """A gateway in `root` that lives through `total` events, some each hour; raises where an answer is amiss."""
+    """Run a gateway in `root` through `total` events. Raise if a message is not answered exactly once."""
     one_heap()
     file = {
         "llm": {"provider": "demo"},
@@ -405,7 +410,7 @@ async def soak(root: Path, total: int, *, looks: int, seed: int, chatter: float 
 
 
 def main() -> None:
-    """Live through `events` in a folder, and print a line of JSON for each look."""
+    """Run a soak of `events` events in a folder, and print one line of JSON for each sample."""
     ask = argparse.ArgumentParser(description=main.__doc__)
     ask.add_argument("root", type=Path)
     ask.add_argument("events", type=int)

@@ -1,5 +1,5 @@
-"""A network that cuts, half closes, goes deaf or slow: every message is answered, or its person told, and none silently
-twice. `MESSAGES=… SEED=… make torture` makes a run again.
+"""A network that cuts, half-closes, stops or delays connections. Each message is answered, or its person is told, and
+every repeat is marked. `MESSAGES=… SEED=… make torture` repeats a run.
 """
 
 from __future__ import annotations
@@ -21,15 +21,14 @@ REPEATED = scene.REPEATS
 
 MESSAGES = int(os.environ.get("MESSAGES", "1000"))
 CHANCE = 0.01
-"""How likely a piece of a connection is the one at which it breaks: about one message in twelve meets one."""
+"""Probability that a connection breaks at a piece of data. About one message in twelve is affected."""
 LONGEST = {"telegram": 60.0, "slack": 420.0}
-"""Seconds within which everything is answered once the network is well again. Slack brings an event that it was not told
-about again at once, after one minute and after five.
-"""
+"""Timeout in seconds until everything is answered after the network has recovered. Slack repeats an unconfirmed event at
+once, after one minute and after five."""
 
 
 async def conversation(net: Net, channel: str, person: int, rounds: int) -> None:
-    """Somebody who writes again once they have their answer."""
+    """Let a person ask several questions, each after the answer to the previous one."""
     for _ in range(rounds):
         question, began = await net.ask(channel, person), net.clock.monotonic()
         while not (shown := net.shown(question)) and not net.given_up(question):  # noqa: ASYNC110 - two servers have an event each
@@ -39,12 +38,12 @@ async def conversation(net: Net, channel: str, person: int, rounds: int) -> None
 
 
 async def storm(root: Path, rng: random.Random, channels: tuple[str, ...], messages: int, kills: int) -> None:
-    """So many messages through a bad network, with as many kills in between."""
+    """Send messages through a bad network, and kill the gateway meanwhile."""
     rounds = messages // PEOPLE
     async with net(root, rng, *channels) as world:
         life, given_up = await world.start(), list[str]()
         await world.ask(channels[0], 0)
-        # Behind what is waited for by the clock, each may have to wait for the processor, as a busy machine gives it.
+        # On a busy machine each answer also waits for the processor, so the limit is longer.
         longest = max(LONGEST[channel] for channel in channels) + PEOPLE * await world.until_answered()
         for proxy in world.proxies.values():
             proxy.chance = CHANCE
@@ -65,7 +64,7 @@ async def storm(root: Path, rng: random.Random, channels: tuple[str, ...], messa
             await asyncio.wait(people, timeout=3 * longest / chaotic.SPEED)
             await asyncio.gather(*(one for one in people if one.done()))
             for question in world.silent():
-                # A life takes a minute of this clock to begin: all that Slack tries may fall into such minutes.
+                # A start takes a minute of the fast clock. All of Slack's repeats may fall into such minutes.
                 assert world.given_up(question), f"nothing was said to {question}"
                 assert not world.taken_in(question), f"{question} was taken in, and nothing said to it"
                 given_up.append(question)
@@ -130,7 +129,7 @@ async def test_what_is_due_while_everything_is_deaf_for_forty_seconds_comes_afte
         assert await world.until_answered() < 60 + 10 * usual
         await scene.until_quiet(tmp_path)
         repeats = world.honest()
-        # What was swallowed is shown once, as a repeat; what arrived, once more.
+        # A send that was lost is repeated once. A send that arrived without its response is repeated once more.
         assert max(repeats) == (1 if answers_only else 0), repeats
         await life.end()
 
@@ -143,11 +142,11 @@ async def test_connections_that_died_while_they_were_idle_are_not_used(tmp_path:
             await world.ask("telegram", person)
         usual = await world.until_answered()
         for _ in range(3):
-            await world.clock.sleep(5)  # longer than a connection may lie idle
+            await world.clock.sleep(5)  # longer than an idle connection may live
             world.proxies["telegram"].strand()
             for person in range(4):
                 await world.ask("telegram", person)
-            # The poll that is open is dead too, and given up after a quarter of a minute.
+            # The open poll is also dead. The gateway gives it up after 15 s.
             assert await world.until_answered() < 30 + 10 * usual
         assert world.honest() == {0: 16}, "nothing was sent into the void"
         await life.end()

@@ -1,4 +1,4 @@
-"""A disk that refuses: the Nth operation, all from the Nth on, short writes, a file system that is really full."""
+"""A disk that refuses the Nth operation or all from the Nth on, makes short writes, or is really full."""
 
 from __future__ import annotations
 
@@ -46,8 +46,9 @@ async def refused(
     kind: str = "",
     times: int = 1,
 ) -> int:
-    """One message while an operation fails, one after all is mended: the process stays up, the first is answered
-    or its person told, the second is answered, nothing twice. Gives how many operations there were.
+    """Send a message while an operation fails, and one after the disk has recovered. The process must stay up, and
+    nothing may be answered twice. The first message is answered or its person is told; the second is answered. Return
+    the number of operations.
     """
     root.mkdir()
     clock = SteeredClock(SystemClock())
@@ -74,10 +75,10 @@ async def refused(
                 life.faults.mend()
                 await side.say(SECOND)
                 await scene.until_answered(side, SECOND)
-                # That a full disk has room again is seen at the next look at it.
+                # The gateway notices free space only at its next check of the disk.
                 await scene.eventually_so(lambda: is_ready(world, first.dashboard))
                 await life.end()
-                # What could not be closed is closed by the next start, and nothing is said again.
+                # The next start closes work that could not be closed, and sends nothing again.
                 life = await Inside(world).start()
                 await side.say(THIRD)
                 await scene.until_answered(side, THIRD)
@@ -104,13 +105,13 @@ def _changes(life: Inside, seam: str) -> list[str]:
 
 
 async def _seen(side: scene.Side) -> list[str]:
-    """What can be seen that is about the first message."""
+    """Return the visible texts about the first message."""
     told = await side.replies(errors.StorageError().person) if isinstance(side, scene.TelegramSide) else []
     return [*await side.replies(FIRST), *told]
 
 
 async def _told_or(side: scene.Side, seconds: float) -> None:
-    """Until something can be seen, or for so long as a disk might be full."""
+    """Wait until a text about the first message is visible, at most for these seconds."""
 
     async def seen() -> bool:
         await side.bring_again()
@@ -186,7 +187,7 @@ async def test_short_writes_are_completed(tmp_path: Path, monkeypatch: pytest.Mo
 
 @contextlib.contextmanager
 def small_disk(folder: Path, size: str) -> Iterator[None]:
-    """A file system of this size on a folder; the test is skipped where this process may not mount one."""
+    """Mount a file system of this size on a folder. Skip the test if this process may not mount one."""
     folder.mkdir()
     mounted = (
         subprocess.run(
@@ -218,14 +219,15 @@ async def test_a_disk_that_is_really_full_and_gets_room_again(tmp_path: Path) ->
             ballast = home / "ballast"
             _fill(ballast)
             await side.say(SECOND)
-            await asyncio.sleep(3)  # for so long it is full
+            await asyncio.sleep(3)  # the disk stays full for these seconds
             assert not life.dead, life.process.stderr
             ballast.unlink()
 
             async def second_settled() -> bool:
                 return bool(await side.replies(SECOND) or await side.replies(errors.StorageError().person))
 
-            # Before the third is said: else one turn takes up both, and the model here answers its last words alone.
+            # Wait before the third message. Otherwise one turn takes both messages, and this model answers only the last
+            # one.
             await scene.eventually_so(second_settled)
             await side.say(THIRD)
             await scene.until_answered(side, THIRD)
@@ -241,7 +243,7 @@ async def test_a_disk_that_is_really_full_and_gets_room_again(tmp_path: Path) ->
 async def test_a_full_disk_and_a_kill_double_no_answer_and_lose_none(
     tmp_path: Path, *, still_full: bool
 ) -> None:
-    """Twenty turns are at the model when the disk fills; they are answered, and the process is killed."""
+    """The disk fills up while twenty turns wait for the model. The turns are answered, and the process is killed."""
     home, people = tmp_path / ".ship", range(2001, 2021)
     with small_disk(home, "24m"):
         async with scene.new_world(tmp_path) as world:
@@ -295,7 +297,7 @@ async def not_ready(world: World, address: str) -> bool:
 
 
 def _fill(path: Path) -> None:
-    """To the last byte."""
+    """Fill the disk to the last byte."""
     with path.open("wb", buffering=0) as file:
         for size in (4096, 1):
             with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""Stopped or killed at random moments, with much in flight, with its sockets cut and its clock moved: answered once."""
+"""Each message is answered once over random stops and kills, cut connections and jumps of the clock."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from tests.torture.outside import Alone
 
 HOUR, DAY = 3_600.0, 86_400.0
 JUMPS = (HOUR, -HOUR, 30 * DAY, -30 * DAY, 8 * HOUR, -8 * HOUR, HOUR, -HOUR)
-"""A clock set forward and back, as at the two ends of summer time too, and a machine that slept for a night."""
+"""Clock changes in seconds: forward and back, as at changes of summer time, and as after a night of sleep of the
+machine."""
 STOP_SECONDS = 10.0
 
 
-# Stops
-
-
 async def stopped(root: Path, rng: random.Random, times: int) -> None:
-    """SIGTERM at random moments while messages come in: it ends with 0 in time, and all is answered once."""
+    """Send SIGTERM at random moments while messages arrive. The exit code must be 0 in time, and each message is
+    answered once.
+    """
     loop = asyncio.get_running_loop()
     async with scene.new_world(root) as world:
         side = await scene.prepare(world, "telegram", str)
@@ -42,7 +42,7 @@ async def stopped(root: Path, rng: random.Random, times: int) -> None:
             life = await Alone(world).start()
             questions.append(scene.WORDS.format(number))
             await side.say(questions[-1])
-            await asyncio.sleep(rng.random() * rng.choice([0.01, 0.1, 0.5]))  # the moment is what varies
+            await asyncio.sleep(rng.random() * rng.choice([0.01, 0.1, 0.5]))  # the moment is random
             began = loop.time()
             await life.end()
             assert loop.time() - began < STOP_SECONDS
@@ -65,11 +65,10 @@ async def test_fifty_stops_of_two_hundred(part: int, tmp_path: Path) -> None:
     await stopped(tmp_path, random.Random(scene.seed() + part), 50)
 
 
-# Kills
-
-
 async def in_flight(root: Path, count: int, *, soon: float = 5) -> None:
-    """Killed while so many chats wait for the model and started again, it answers each once, and soon (in seconds)."""
+    """Kill the process while `count` chats wait for the model. After a restart each chat must be answered once within
+    `soon` seconds.
+    """
     loop = asyncio.get_running_loop()
     async with scene.new_world(root) as world:
         await scene.prepare(world, "telegram", str)
@@ -100,7 +99,7 @@ async def in_flight(root: Path, count: int, *, soon: float = 5) -> None:
 
 
 async def test_twenty_messages_in_flight_are_answered_once_and_soon(tmp_path: Path) -> None:
-    await in_flight(tmp_path, 20, soon=20)  # other tests run beside it
+    await in_flight(tmp_path, 20, soon=20)  # the limit is higher, since other tests run at the same time
 
 
 @pytest.mark.torture
@@ -108,11 +107,8 @@ async def test_fifty_messages_in_flight_are_answered_within_five_seconds(tmp_pat
     await in_flight(tmp_path, 50)
 
 
-# Sockets
-
-
 async def cut_off(root: Path, channel: str, messages: int, clock: SteeredClock) -> None:
-    """The connection is cut with every message, before it or after it."""
+    """Cut the connection at every message, before or after it."""
     async with scene.new_world(root) as world:
         side = await scene.prepare(world, channel, str)
         life = Inside(world, clock=clock)
@@ -163,13 +159,10 @@ async def test_with_its_sockets_cut_for_three_hundred_messages(
     await cut_off(tmp_path, channel, 300, SteeredClock(SystemClock()))
 
 
-# Clocks
-
-
 async def jumped(
     world: World, side: scene.Side, jump: Callable[[float], Any], jumps: Sequence[float], began: str
 ) -> list[str]:
-    """The clock jumps while a turn runs; that turn and the next are answered."""
+    """Let the clock jump while a turn runs. That turn and the next one must be answered."""
     gate = asyncio.Event()
     questions = []
 
@@ -212,7 +205,7 @@ async def test_a_clock_that_jumps_while_turns_run_costs_and_doubles_nothing(
             life = await Inside(world, clock=clock).start()
             questions = await jumped(world, side, jump, JUMPS[:5], "one")
             await life.end()
-            clock.jump(-30 * DAY)  # set back while nobody ran
+            clock.jump(-30 * DAY)  # the clock is set back while no process runs
             life = await Inside(world, clock=clock).start()
             questions += await jumped(world, side, jump, JUMPS[5:], "two")
             await life.end()
@@ -221,7 +214,7 @@ async def test_a_clock_that_jumps_while_turns_run_costs_and_doubles_nothing(
 
 @pytest.mark.torture
 async def test_a_process_whose_clock_jumps(tmp_path: Path) -> None:
-    address = Path(tempfile.mkdtemp()) / "clock"  # a socket's path must be short
+    address = Path(tempfile.mkdtemp()) / "clock"  # the path of a socket must be short
 
     async def jump(seconds: float) -> None:
         reader, writer = await asyncio.open_unix_connection(address)
@@ -237,14 +230,11 @@ async def test_a_process_whose_clock_jumps(tmp_path: Path) -> None:
         scene.on_file_once(world, *questions)
 
 
-# System calls
-
-
 SYSTEM_CALLS = ("write", "pwrite64", "fdatasync", "fsync", "rename", "sendto")
 
 
 def untraceable() -> str:
-    """Why strace cannot be used here; "" where it can."""
+    """Return the reason why strace cannot be used here; "" if it can."""
     if shutil.which("strace") is None:
         return "strace is not installed"
     tried = subprocess.run(["strace", "-D", "-o", "/dev/null", "true"], capture_output=True, check=False)
@@ -270,10 +260,12 @@ async def test_killed_at_real_system_calls(channel: str, tmp_path: Path) -> None
 
 
 async def killed_at(root: Path, channel: str, call: str, at: int) -> bool:
-    """A message while the nth system call of a kind is the last one, and another life; whether that call came."""
+    """Kill the process in the nth system call of a kind while it handles a message, and start it again. Return True if
+    that call was reached.
+    """
     root.mkdir()
     words = scene.WORDS.format(call)
-    # Detached, so that the process is our child and strace is not.
+    # `-D` detaches strace, so that the gateway is the child of this process and strace is not.
     strace = ["strace", "-D", "-f", "-qq", "-o", "/dev/null", "-e", f"trace={call}"]
     async with scene.new_world(root) as world:
         life = Alone(world, before=[*strace, "-e", f"inject={call}:signal=KILL:when={at}"])

@@ -1,5 +1,5 @@
-"""Killed around each commit of the log: every message has its answer once, and what was approved was done once, or is said to be
-unknown.
+"""The process is killed before and after commits of the log. Every message is answered once. An approved call ran once,
+or the answer says that its outcome is unknown.
 """
 
 from __future__ import annotations
@@ -23,12 +23,14 @@ NOTE, THANKS = "note it 记一下", "thanks שלום 🙂"
 DONE, UNKNOWN, WELCOME = "It is noted.", "It may be noted.", "You are welcome."
 CALL = tool_use("run_shell", {"command": "echo noted >> effects"})
 EVERY = 8
-"""`make test` dies at one commit in so many."""
+"""Interval of the tested commits in `make test`. `make torture` tests every commit."""
 WHENS: tuple[Literal["before", "torn", "after"], ...] = ("before", "torn", "after")
 
 
 def script(body: Any) -> Reply:
-    """A call that an operator has to allow, then what came of it; to other words an answer."""
+    """Return the model's answer: a call that needs an operator's approval, then its result. Other messages get a plain
+    answer.
+    """
     last = body["messages"][-1]["content"]
     if result := next((block for block in last if block["type"] == "tool_result"), None):
         told = str(result["content"])
@@ -37,14 +39,14 @@ def script(body: Any) -> Reply:
 
 
 class Person:
-    """They write twice, and allow what they are asked about: once more where nothing came of it."""
+    """A person who writes two messages and allows each call. The person allows a call again if nothing followed."""
 
     def __init__(self, world: World, side: scene.Side) -> None:
         self.world, self.side = world, side
         self._pressed = Counter[str]()
 
     def shown(self) -> list[str]:
-        """What the bot has said, but for questions and how they ended."""
+        """Return the bot's texts, without questions and their outcomes."""
         if self.side.channel == "telegram":
             texts = self.world.texts()
         else:
@@ -52,7 +54,7 @@ class Person:
         return [one for one in texts if "run a command" not in one]
 
     def asked(self) -> dict[str, str]:
-        """The first button of each message that has one."""
+        """Return the first button of each message with buttons."""
         if self.side.channel == "slack":
             return {one.ts: one.buttons[0] for one in self.world.slack.replies("D0ANN") if one.buttons}
         messages = self.world.telegram.chat(PERSON).messages
@@ -64,7 +66,7 @@ class Person:
         return {number: rows[0][0]["callback_data"] for number, rows in keys.items()}
 
     async def press(self, life: int) -> None:
-        """Press each button once a life."""
+        """Press each button once in each life of the process."""
         for message, button in self.asked().items():
             self._pressed[message] += 1
             if self._pressed[message] <= life:
@@ -76,7 +78,7 @@ class Person:
 
 
 async def live(root: Path, channel: str, *faults: Fault, kind: type[Inside | Alone]) -> bool:
-    """The person's whole talk, with another life behind each death; True where one died."""
+    """Run the person's whole conversation, and start the process again after each death. Return True if it died."""
     root.mkdir(parents=True)
     async with scene.new_world(root) as world:
         side = await scene.prepare(world, channel, str)
@@ -125,7 +127,9 @@ async def live(root: Path, channel: str, *faults: Fault, kind: type[Inside | Alo
 async def everywhere(
     root: Path, channel: str, *, kind: type[Inside | Alone] = Inside, first: int = 1, every: int = 1
 ) -> int:
-    """Die at one commit after the other until the talk ends before the next one; returns the number of deaths."""
+    """Run the conversation with a death at one commit after the other, until it ends without a death. Return the number
+    of deaths.
+    """
     deaths = 0
     for when in WHENS:
         at, died = first, True

@@ -1,4 +1,4 @@
-"""Killed at any moment: every message is answered once. `SEED=… make torture` repeats a run."""
+"""The process is killed at random moments, and each message is answered once. `SEED=… make torture` repeats a run."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ KILLS = int(os.environ.get("KILLS", "25"))
 @pytest.fixture
 async def world(tmp_path: Path) -> AsyncIterator[World]:
     made = World(tmp_path)
-    # Slack brings an event again after 3 s, a minute and five: on a clock of its own that is at once.
+    # Slack repeats events after 3 s, 60 s and 300 s. With its own clock this takes no real time.
     made.slack = SlackServer(clock=FakeClock())
     async with made:
         yield made
 
 
 def answer(body: Any) -> Any:
-    """An answer through `chat_send` to each message since the last reply, then the end of the turn."""
+    """Return the model's answer: a `chat_send` for each message since the last reply, then the end of the turn."""
     asked: list[str] = []
     for message in body["messages"]:
         words = [block["text"] for block in message["content"] if block["type"] == "text"]
@@ -71,7 +71,7 @@ async def test_killed_at_random_moments_it_answers_every_message_once(world: Wor
         else:
             await world.slack.say(words, channel="D0ANN", user=ANN)
             slack.append(words)
-        await asyncio.sleep(rng.random() * 0.12)  # the moment of death is what is varied here
+        await asyncio.sleep(rng.random() * 0.12)  # the moment of the kill is random
         await world.process.kill()
         await world.start()
     while world.slack.unacked():
@@ -85,12 +85,12 @@ async def test_killed_at_random_moments_it_answers_every_message_once(world: Wor
         return {f"answer to {words}" for words in {*said, *slack} - given_up} <= set(texts)
 
     await eventually(heard)
-    await asyncio.sleep(1)  # a second answer would come now
+    await asyncio.sleep(1)  # a wrong second answer would arrive during this pause
     assert not given_up.intersection(said) or GIVEN_UP in map(plain, world.texts()), f"SEED={seed}"
     answers = {f"answer to {words}" for words in said if words not in given_up}
     assert set(map(plain, world.texts())) - {GIVEN_UP} == answers, f"SEED={seed}"
     for words in answers:
-        # Several kills may have come in the very moment of the same send.
+        # Several kills may interrupt the same send, and each adds a marked repeat.
         shown = [text for text in world.texts() if plain(text) == words]
         scene.shown_once("telegram", words, shown, deaths=KILLS)
     there = Counter(one.text for one in world.slack.replies("D0ANN") if one.text != GIVEN_UP)
@@ -101,7 +101,7 @@ async def test_killed_at_random_moments_it_answers_every_message_once(world: Wor
 
 
 async def test_killed_at_random_moments_every_record_is_a_request_that_was_sent(world: World) -> None:
-    """A kill costs the records that waited, nothing that was written before, and may leave one of what was about to be sent."""
+    """A kill may lose records that are not written yet, and may leave one record of a request that was not sent."""
     seed = scene.seed()
     rng = random.Random(seed)
     world.only("telegram")
@@ -110,7 +110,7 @@ async def test_killed_at_random_moments_every_record_is_a_request_that_was_sent(
     for number in range(KILLS):
         await world.start()
         world.telegram.say(f"message {number}")
-        await asyncio.sleep(rng.random() * 0.2)  # the moment of death is what is varied here
+        await asyncio.sleep(rng.random() * 0.2)  # the moment of the kill is random
         await world.process.kill()
         found = recorded(world)
         assert {wrong for _, wrong in found} <= {None}, f"SEED={seed}"
@@ -128,7 +128,9 @@ async def test_killed_at_random_moments_every_record_is_a_request_that_was_sent(
 
 
 def in_vain(world: World) -> set[str]:
-    """The words of turns that five lives have begun without getting on: their people are told that there is no answer."""
+    """Return the messages of turns that were started five times without progress. Their people are told that there is no
+    answer.
+    """
     ends = scene.rows(world.root, "SELECT turn, data FROM events WHERE kind = 'turn_ended'")
     failed = {turn for turn, data in ends if json.loads(data)["end"] == "failed"}
     taken = scene.rows(world.root, "SELECT turn, data FROM events WHERE kind IN ('turn_started', 'joined')")
@@ -138,12 +140,12 @@ def in_vain(world: World) -> set[str]:
 
 
 def recorded(world: World) -> list[tuple[str, str | None]]:
-    """The bodies of all requests on file, and what is wrong with each."""
+    """Return the bodies of all recorded requests, each with its fault."""
     turns = scene.rows(world.root, "SELECT DISTINCT turn FROM events WHERE turn IS NOT NULL")
     try:
         file = RecordedRequests(world.root / ".ship" / recorded_requests.FILE, readonly=True)
         with contextlib.closing(file):
             found = [one for (turn,) in turns for one in file.find(turn)]
-    except sqlite3.OperationalError:  # killed before it was made
+    except sqlite3.OperationalError:  # the process was killed before it created the table
         return []
     return [(json.dumps(json.loads(one.body or b"null")), one.wrong) for one in found]

@@ -1,4 +1,4 @@
-"""A model whose stream breaks at every event, in every way; a provider and platforms that mostly refuse."""
+"""The model's stream breaks at every event in every way, and provider and platforms refuse most requests."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ BREAKS: dict[str, Callable[[Reply, int], Reply]] = {
 
 @contextlib.asynccontextmanager
 async def gateway(root: Path, channel: str) -> AsyncIterator[tuple[World, scene.Side, Inside]]:
-    """A gateway whose waits are short: its clock is pushed on all the time."""
+    """Start a gateway whose clock is advanced all the time, so that its waits are short."""
     clock = SteeredClock(SystemClock())
     async with scene.new_world(root) as world:
         side = await scene.prepare(world, channel, lambda: life.address("web"))
@@ -97,8 +97,8 @@ async def test_a_stream_that_breaks_at_any_event_is_asked_for_again_and_shown_on
 
 
 async def weather(root: Path, channel: str, rng: random.Random, messages: int) -> None:
-    """Nine answers in ten of the model are refusals, and every other send meets trouble: each message gets one
-    answer, or one plain sentence.
+    """Let the model refuse nine of ten requests and every other send fail. Each message must get one answer or one plain
+    sentence.
     """
     refusals = (
         answers.overloaded,
@@ -147,8 +147,8 @@ TELEGRAM: tuple[dict[str, Any], ...] = (
 
 
 def _fair(world: World, channel: str, words: str, shown: list[str]) -> None:
-    """One answer, and one sentence where the turn failed. Where Telegram cannot tell, each of them may come again,
-    saying so, and the sentence may be lost.
+    """Check that there is one answer, and one sentence if the turn failed. On Telegram each of them may have marked
+    repeats, and the sentence may be lost.
     """
     answers = [one for one in shown if scene.answered(words) in one]
     sentences = [one for one in shown if one not in answers]
@@ -163,7 +163,7 @@ def _fair(world: World, channel: str, words: str, shown: list[str]) -> None:
 
 
 def _ends(world: World) -> list[str]:
-    """How every turn ended."""
+    """Return the end of every turn."""
     return [line["details"]["status"] for line in world.log() if line["kind"] == "turn_end"]
 
 

@@ -1,4 +1,4 @@
-"""100,000 calls that try to get around the rules, against a real folder with real links, with text of every level in view."""
+"""100,000 calls try to evade the rules in a folder with real links, with text of every untrusted-text level."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Killed again and again while jobs fall due: each time has its answer, or the next answer says that it is merged into it.
-`KILLS=… SEED=… make torture` makes a run again.
+"""The process is killed repeatedly while jobs become due. Each due time has an answer, or the next answer says that it
+was merged. `KILLS=… SEED=… make torture` repeats a run.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MERGED = re.compile(r"was due (?:at least )?(?:once|([0-9]+) times) before")
 
 
 def script(body: Json) -> Reply | str:
-    """Plans a job when asked to, and says when it was due when it is."""
+    """Return the model's answer: it plans a job when asked to, and says the due time of a job that runs."""
     last = body["messages"][-1]["content"]
     if any(block["type"] == "tool_result" for block in last):
         return "I will."
@@ -46,10 +46,10 @@ def script(body: Json) -> Reply | str:
 
 
 def shown(world: Net, chat: int) -> list[tuple[float, int]]:
-    """The due times that were answered in a chat, and how many before each are said to be merged into it."""
+    """Return the due times that were answered in a chat, each with the number of earlier times that were merged into it."""
     found: dict[float, int] = {}
     for text in world.world.texts(chat):
-        if merged := _MERGED.search(text):  # it stands below the answer
+        if merged := _MERGED.search(text):  # the note is below the answer
             found[next(reversed(found))] = int(merged[1] or 1)
         due = _ANSWER.search(text)
         if due is None or (text.startswith(REPEATED) and _at(due[1]) in found):

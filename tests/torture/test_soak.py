@@ -1,9 +1,10 @@
-"""Weeks in minutes: what a gateway holds does not grow with what it has done. `EVENTS=… CHATTER=… SEED=… make torture`.
+"""Weeks within minutes: a gateway's allocated memory does not grow with its work. `EVENTS=… CHATTER=… SEED=… make torture`
+repeats a run.
 
-It is held memory that is measured, not what is resident. A process has the most pages that it ever needed at once: its
-allocators give back only what is free as a whole, so what is resident goes on by steps, ever more rarely, while the number of
-objects and their bytes stay as they are. So the soak runs in a process whose objects all come from the C library's heap
-(PYTHONMALLOC=malloc), which counts each byte; what its pages take beyond that is held below a bound of its own.
+The tests measure allocated memory, not resident memory. Allocators return a page only when it is completely free, so
+resident memory grows in rare steps although the number and size of objects stay the same. Therefore the process takes
+all objects from the C library's heap (PYTHONMALLOC=malloc), which counts each allocated byte. Resident memory beyond
+these bytes has a limit of its own.
 """
 
 from __future__ import annotations
@@ -24,22 +25,20 @@ from tests.torture.soaking import TASKS, Mallinfo, Parrot, Sample, slope, soak
 
 EVENTS = int(os.environ.get("EVENTS", "1000000"))
 CHATTER = float(os.environ.get("CHATTER", "0.9"))
-"""As in busy groups, where most of what a platform brings asks for nothing; 0 makes nearly every event a turn."""
+"""Share of events that need no answer, as in busy groups. With 0, nearly every event starts a turn."""
 FEW = 300
 LOOKS = 50
 WARM = 0.7
-"""The share of a soak after which every cache is as full as it gets. Of 100,000 events the first 60,000 fill the largest one:
-the newest requests of the 4,000 chats that asked last (`history.requests.MOST_CHATS`), some 40 MB.
-"""
+"""Share of a soak after which every cache is full. The largest cache needs 60,000 of 100,000 events."""
 MEGABYTE = 1_000_000
 GROWTH = MEGABYTE / 100_000
-"""Bytes an event."""
+"""Max growth in bytes per event."""
 TREMBLE = 2 * MEGABYTE
-"""By which the memory of a process goes up and down."""
+"""Normal variation of a process's memory in bytes."""
 HOLES = 64 * MEGABYTE
-"""What is resident beside what is held: 32 MB of libraries, and pages of the heap that are not free as a whole."""
+"""Max resident memory in bytes beyond the allocated memory: 32 MB of libraries, and partly used pages of the heap."""
 PAGES = 32 * MEGABYTE
-"""What SQLite holds of its files: it grows slowly up to 2 MB for each connection, and is no growth of what is kept."""
+"""Max bytes allocated by SQLite. They grow slowly to 2 MB per connection, which is no growth of stored data."""
 COUNTED = {**os.environ, "PYTHONMALLOC": "malloc"}
 ROOT = Path(__file__).parents[2]
 
@@ -53,7 +52,7 @@ def seed(monkeypatch: pytest.MonkeyPatch) -> int:
 
 
 def steady(samples: list[Sample]) -> None:
-    """Nothing is left behind: no task, no open file."""
+    """Check that no task and no open file is left over."""
     assert max(one.tasks for one in samples) <= samples[0].tasks + TASKS, samples
     assert max(one.files for one in samples) <= samples[0].files + 3, samples
 
@@ -98,7 +97,7 @@ def test_weeks_leave_memory_as_it_was(tmp_path: Path, seed: int) -> None:
     assert done.returncode == 0, done.stderr
     samples = [Sample(**json.loads(line)) for line in done.stdout.splitlines()]
     rate = EVENTS / (time.monotonic() - began)
-    warm = samples[int(len(samples) * WARM) :]  # few events come in fewer rounds than `LOOKS`
+    warm = samples[int(len(samples) * WARM) :]  # with few events there are fewer samples than `LOOKS`
     grows, resident = (
         slope(warm, value) * 100_000 / MEGABYTE
         for value in (lambda one: one.held - one.pages, lambda one: one.resident)

@@ -1,5 +1,5 @@
-"""A storm of faults of the model and of the platforms: once the last fault is over, everybody who wrote has their answer,
-or was told that there is none, within a minute. `SEED=… make torture` makes a run again.
+"""Many faults of the model and the platforms at once. Within a minute after the last fault, everybody who wrote has an
+answer, or was told that there is none. `SEED=… make torture` repeats a run.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ from tests.torture import chaotic, scene
 from tests.torture.chaotic import Net, net
 
 STORM = float(os.environ.get("STORM", "180"))
-"""Seconds for which it lasts."""
+"""Duration of the faults in seconds."""
 EVERY = 0.3
 """Seconds between two messages."""
 WITHIN = 90.0
-"""Seconds after the last fault in which everybody hears something. A model that falls silent is given up after sixty."""
+"""Timeout in seconds after the last fault, within which everybody gets a message. A silent model is given up after sixty
+seconds."""
 CHATS = 24
 
 PLATFORMS: Mapping[str, tuple[str, ...]] = {
@@ -43,7 +44,7 @@ PLATFORMS: Mapping[str, tuple[str, ...]] = {
 
 
 def model_fault(rng: random.Random, whole: Reply) -> Answer:
-    """What comes in the place of an answer."""
+    """Return a fault of the model in place of an answer."""
     kind = rng.choice(("busy", "limited", "broken", "stalls", "gone", "page"))
     match kind:
         case "busy":
@@ -88,7 +89,7 @@ def platform_fault(rng: random.Random, channel: str) -> Fault:
 
 
 def script(body: Json) -> Reply:
-    """An answer to all that has none yet, every other time by `chat_send`."""
+    """Return the model's answer to all unanswered messages, every other time by `chat_send`."""
     said = json.dumps([one for one in body["messages"] if one["role"] == "assistant"], ensure_ascii=False)
     asked = [
         block["text"]
@@ -106,7 +107,7 @@ def script(body: Json) -> Reply:
 
 
 class Storm:
-    """Faults for as long as it blows."""
+    """Faults of model and platforms during the storm."""
 
     def __init__(self, world: Net, rng: random.Random, channels: tuple[str, ...]) -> None:
         self.world, self.rng, self.channels = world, rng, channels
@@ -120,7 +121,7 @@ class Storm:
 
     @property
     def bad(self) -> bool:
-        """True while more than a tenth of all questions have no answer."""
+        """Return True while more than a tenth of all questions have no answer."""
         return len(self.world.silent()) > len(self.world.asked) // 10
 
     def answer(self, body: Json) -> Answer:
@@ -131,7 +132,7 @@ class Storm:
         return model_fault(self.rng, whole)
 
     async def blow(self, seconds: float) -> None:
-        """For so long, and up to twice as long until it is bad."""
+        """Run the storm for these seconds. If it is not bad by then, continue for at most as long again."""
         began = self.world.clock.monotonic()
         while (blown := self.world.clock.monotonic() - began) < seconds or (
             blown < 2 * seconds and not self.bad
@@ -148,7 +149,7 @@ class Storm:
 
 
 def unheard(world: Net, questions: Iterable[str] = ()) -> list[str]:
-    """The questions that have neither an answer nor a notice that there is none: nothing of them is open then."""
+    """Return the questions that are closed without an answer and without a notice."""
     root = world.world.root
     received = scene.rows(root, "SELECT id, data FROM events WHERE kind = 'received'")
     asked = {json.loads(data)["inbound"]["text"]: name for name, data in received}
@@ -156,7 +157,7 @@ def unheard(world: Net, questions: Iterable[str] = ()) -> list[str]:
     turns = {name: turn for turn, data in taken for name in json.loads(data)["members"]}
     ended = scene.rows(root, "SELECT turn, data FROM events WHERE kind = 'row_ended'")
     rows = [(turn, json.loads(data)) for turn, data in ended]
-    # A notice that ends a turn is named after that.
+    # The row id of a notice that ends a turn contains the turn's id.
     told = {turn for turn, row in rows if row["state"] == "sent" and row["row"].startswith(f"{turn}/end")}
     return [one for one in world.silent(questions) if turns.get(asked.get(one, "")) not in told]
 

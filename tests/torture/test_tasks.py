@@ -1,5 +1,5 @@
-"""Killed again and again while tasks work whose tools fail: every message has its answer, or its person is told that there is
-none. `KILLS=… SEED=… make torture` makes a run again.
+"""The process is killed repeatedly while tasks run whose tools fail. Every message is answered, or its person is told
+that there is no answer. `KILLS=… SEED=… make torture` repeats a run.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _QUESTION = re.compile(r"q\d{4} 消息 🙂")
 
 
 def script(rng: random.Random, body: Json) -> Reply | str:
-    """A turn gives all that has no answer yet to a task, whose tools fail once or twice, and answers then."""
+    """Return the model's next step: a task for all unanswered messages, whose tools fail once or twice; then an answer."""
     said = json.dumps([one for one in body["messages"] if one["role"] == "assistant"], ensure_ascii=False)
     if "carry out one task" in json.dumps(body.get("system", "")):
         if said.count("tool_use") < 3 and rng.random() < 0.8:
@@ -49,7 +49,7 @@ def script(rng: random.Random, body: Json) -> Reply | str:
 
 
 async def asking(world: Net, rng: random.Random, person: int) -> None:
-    """Somebody who writes again once they have heard something."""
+    """Let a person write again after each reply."""
     while True:
         question = await world.ask("telegram", person)
         while question in unheard(world, [question]):  # noqa: ASYNC110

@@ -67,7 +67,7 @@ def life(*words: str, wait_for: str, number: int = signal.SIGTERM) -> tuple[int,
             assert line, f"the process ended after {lines}"
             lines.append(line.strip())
         process.send_signal(number)
-        lines += process.stdout.read().split()  # its input is still open
+        lines += process.stdout.read().split()  # its stdin is still open
         return process.wait(90), lines
 
 

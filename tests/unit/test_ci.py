@@ -67,7 +67,7 @@ print(len(read))
 
 
 def test_coverage_reads_the_frames_of_no_thread_while_tests_run(tmp_path: Path) -> None:
-    """Where it takes its probes out it does: it hangs there at times, and raises in the thread that it stands in."""
+    """Switching the tracer off in another thread sometimes hangs, or raises an error in that thread."""
     makefile = (CODE / "Makefile").read_text()
     threshold = re.findall(r"-m slipcover (--threshold \d+) .* \$\(TESTS\)", makefile)
     (tmp_path / "calls.py").write_text(FRAMES_READ)

@@ -73,7 +73,7 @@ def test_the_image_runs_without_root_and_has_what_it_needs(docker: list[tuple[st
     assert last(image, "VOLUME") == "/project"
     assert json.loads(last(image, "ENTRYPOINT")) == ["shipmate"]
     assert json.loads(last(image, "CMD")) == ["run", "--defaults", "--dir", "/project"]
-    # Where it begins, before it is root no longer.
+    # The entry point begins as root and changes the user later.
     assert [word for word, _ in image].index("USER") > max(
         number for number, (word, _) in enumerate(image) if word == "RUN"
     )
@@ -102,7 +102,7 @@ def test_the_container_has_a_root_that_nobody_writes_to(
     build = service["build"]
     assert (DEPLOY / build["context"]).resolve() == ROOT
     assert (ROOT / build["dockerfile"]).is_file()
-    # Running turns need ten seconds at the most.
+    # Running turns need at most ten seconds.
     assert int(service["stop_grace_period"].removesuffix("s")) >= 15
     document = yaml.safe_load((DEPLOY / "compose.yaml").read_text(encoding="utf-8"))
     assert "project" in document["volumes"]
@@ -126,7 +126,7 @@ def test_the_unit_ends_and_reloads_as_the_process_does() -> None:
     assert service["KillSignal"] == "SIGTERM"
     assert int(service["TimeoutStopSec"]) >= 15
     assert service["RestartPreventExitStatus"] == "78"
-    # Commands have name spaces of their own: all of them at once, or none.
+    # A command creates all its namespaces at once, so they cannot be restricted.
     assert "RestrictNamespaces" not in service
     assert service["RuntimeDirectory"] == "shipmate"
     assert service["RuntimeDirectoryPreserve"] == "yes"

@@ -46,7 +46,7 @@ def test_every_member_of_a_class_that_a_document_names_is_there() -> None:
     named = {
         (one, name)
         for document in DOCUMENTS
-        if document.name != "CHANGELOG.md"  # it tells of the past
+        if document.name != "CHANGELOG.md"  # it names modules of the past
         for one, name in MEMBER.findall(document.read_text("utf-8"))
     }
     of = dict[str, str]()
@@ -83,7 +83,7 @@ def test_every_rule_that_the_permissions_page_shows_is_one() -> None:
     assert len(shown) == 12
     for outcome, cell in shown:
         given[outcome] += re.findall(r"`([^`]+)`", cell)
-    Rules(Paths("/project", read_link), **given)  # raises `RuleMalformed` of one that is none
+    Rules(Paths("/project", read_link), **given)  # raises `RuleMalformed` if a rule is malformed
 
 
 def _logged(root: Path) -> str:

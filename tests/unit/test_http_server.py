@@ -64,7 +64,7 @@ async def test_one_cap_bounds_the_connections_of_all_servers(clock: FakeClock, l
                 assert refused == b""
             assert len(log.of("connections")) == 2
         answer = b""
-        while not answer:  # the server has not noticed yet that one is closed
+        while not answer:  # the server may not have noticed the closed connection yet
             async with request(second) as answer:
                 pass
     for server in servers:

@@ -14,7 +14,7 @@ def test_only_a_few_are_kept_and_those_that_have_gone_are_asked_again() -> None:
 
     known = IdentityCache(first, most=2)
     kept = [[at] for at in range(5)]
-    # One whose id would be taken by the next, were it not kept itself.
+    # Without a reference in the cache, the next object could get the same id.
     assert [known([at]) for at in range(50)] == list(range(50))
     asked.clear()
     assert [known(one) for one in kept] == list(range(5))

@@ -1,4 +1,4 @@
-"""Incidents elsewhere (`docs/incidents.md`): that each has its tests, and those that belong to no other place."""
+"""Incidents of other products (`docs/incidents.md`): each has its tests. Tests without another place are here."""
 
 from __future__ import annotations
 

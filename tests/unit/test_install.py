@@ -99,7 +99,9 @@ def test_the_wheel_has_one_name_and_all_of_the_code(built: Path) -> None:
 
 @pytest.fixture(scope="module")
 def site(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An environment with the wheel, beside packages of the names `bot` and `channels` that end whoever imports them."""
+    """An environment with the wheel and with other packages named `bot` and `channels`, which end a process that imports
+    them.
+    """
     env = tmp_path_factory.mktemp("installed") / "env"
     subprocess.run([sys.executable, "-I", "-m", "venv", "--without-pip", str(env)], check=True)
     site = next((env / "lib").glob("python*/site-packages"))
@@ -111,7 +113,7 @@ def site(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
             (site / name / f"{file}.py").write_text("raise SystemExit('another one')\n", encoding="utf-8")
     early = "import sys, types; sys.modules.update(bot=types.ModuleType('bot'), channels=types.ModuleType('channels'))\n"
     (site / "early.pth").write_text(early, encoding="utf-8")
-    # The libraries of the tests stand in for those that it needs; what is ours comes from the wheel.
+    # The libraries come from the tests' environment, Shipmate's own modules from the wheel.
     (site / "libraries.pth").write_text(f"{PURELIB}\n", encoding="utf-8")
     return site
 
@@ -121,7 +123,7 @@ def run(folder: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_packages_of_the_same_names_are_not_taken_for_ours(site: Path, tmp_path: Path) -> None:
-    """Neither before nor after it, and what they bring to each start of the interpreter does not count either."""
+    """Foreign packages come before and after the wheel on the import path, and a `.pth` file adds modules at each start."""
     start = "import sys, shipmate; print(shipmate.__file__, file=sys.stderr); sys.exit(shipmate.main())"
     python: list[str | Path] = [site.parents[2] / "bin" / "python", "-P", "-c", start]
     done = run(tmp_path, *python, "init", "--yes", "project")
@@ -142,7 +144,7 @@ def test_started_as_a_module_it_is_never_one_of_the_folder(site: Path, tmp_path:
 
 
 def test_an_editable_install_lets_nothing_else_of_its_folder_be_imported() -> None:
-    """Whoever writes a module into the folder of the source has not written one that Shipmate imports."""
+    """An editable install must not make other modules of the source folder importable."""
     code = "import sys, bot, channels; print(*sys.path, sep='\\n'); import tests"
     done = run(Path("/"), sys.executable, "-P", "-c", code)
     assert str(CODE) not in done.stdout.splitlines()
@@ -151,7 +153,7 @@ def test_an_editable_install_lets_nothing_else_of_its_folder_be_imported() -> No
 
 @pytest.mark.parametrize("start", [["-m", "bot"], [os.path.join(sys.prefix, "bin", "shipmate")]])  # noqa: PTH118
 def test_nothing_is_imported_from_the_folder_in_which_it_is_started(start: list[str], tmp_path: Path) -> None:
-    """`brotli` and `brotlicffi` are imported by a library where they are there; `channels` is ours."""
+    """A library imports `brotli` and `brotlicffi` if they exist. `channels` is a package of Shipmate."""
     for name in ("brotli", "brotlicffi", "channels", "typer", "sitecustomize", "usercustomize", "click"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit('planted')\n", encoding="utf-8")
     (tmp_path / "ship.json").write_text('{"channels": {"web": {"port": 0}}}', encoding="utf-8")

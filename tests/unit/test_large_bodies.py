@@ -25,7 +25,8 @@ from tests.bench.uploads import SIZE
 TRIES = 4
 LONGEST_MS = 50.0
 SHARE = 0.4
-"""Of what it takes to encrypt a body at once: so long may a step take where the machine is too slow for `LONGEST_MS`."""
+"""Max duration of a step as a share of the time to encrypt a whole body. It applies if the machine is too slow for
+`LONGEST_MS`."""
 
 
 def certificate(folder: Path) -> Path:
@@ -87,7 +88,7 @@ class Service:
 
 
 async def test_no_upload_keeps_the_event_loop(tmp_path: Path) -> None:
-    """By processor time, and in the best of a few tries: a busy machine makes single steps longer, but not the same one each time."""
+    """CPU time is measured, and the best of several tries counts, because other work lengthens a different step each time."""
     pem = certificate(tmp_path)
     longest = max(LONGEST_MS, SHARE * min(at_once(pem) for _ in range(TRIES)))
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -117,7 +118,7 @@ async def test_no_upload_keeps_the_event_loop(tmp_path: Path) -> None:
 
 
 async def blocks(told: Path, address: str, pem: Path, longest: float) -> list[Json]:
-    """Find what kept the loop of a process that sends the files for longer than so many milliseconds."""
+    """Yield what blocked the event loop of the sending process for longer than `longest` milliseconds."""
     sender = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "tests.bench.uploads", str(told), address),
         env={**os.environ, "SSL_CERT_FILE": str(pem)},

@@ -86,7 +86,7 @@ async def test_chores_go_on_though_the_clock_was_set_back_by_a_month(monkeypatch
 
     housekeeping = PeriodicJobs([PeriodicJob("tidy", 0.05, tidy)], MemoryLog())
     housekeeping.start()
-    # What a clock that goes back by thirty days makes of it.
+    # Set the state that results from a clock set back by thirty days.
     (job,) = housekeeping._apscheduler.get_jobs()
     job.modify(next_run_time=job.next_run_time + timedelta(days=30))
     async with asyncio.timeout(90):

@@ -126,7 +126,7 @@ def test_words_that_look_like_a_tag_change_nothing(words: str) -> None:
 def test_words_of_an_archive_are_a_persons_whatever_they_look_like(
     words: str, quoted: tuple[Any, ...]
 ) -> None:
-    """The words begin their message, where one of our tags would be."""
+    """The words are at the beginning of their message, where a tag of Shipmate would be."""
     line = ArchiveLine(
         ts=1, channel="telegram", chat_id="1", chat_key=KEY, user_id="U2", role="user", text=words
     )

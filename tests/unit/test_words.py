@@ -119,12 +119,12 @@ def test_no_catalogue_has_a_sentence_that_nobody_says() -> None:
     )
     known = {key for _, call in said() for key in keys(call.args[0])}
     known |= {key for key in ENGLISH if f'"{key}"' in code}
-    # By a key that stands in a variable: the name of a section before a name.
+    # A key that is built from a variable: the name of a section and a dot before the variable.
     made = [
         re.compile(re.escape(head) + ".+")
         for head in re.findall(r'f"((?:approval|receipt|turn)\.\w+_|kinds\.|quoted\.)\{', code)
     ]
-    # A template of the console puts names together: `say("dashboard." ~ name)`.
+    # A template of the console joins names: `say("dashboard." ~ name)`.
     made += [re.compile(re.escape(head) + ".+") for head in re.findall(r'say\("([\w.]+)" ~ ', code)]
     known |= {key for key in ENGLISH if any(one.fullmatch(key) for one in made)}
     known |= {f"errors.{one.sentence}" for one in every_error(errors.ShipmateError)}
@@ -229,7 +229,7 @@ def test_every_sentence_is_whole_with_its_values_and_hides_what_nobody_asked_for
     for key, told in CATALOGUES[code].items():
         for count, form in enumerate(forms(told), 1):
             parsed = [(name, spec) for _, name, spec, _ in string.Formatter().parse(form) if name]
-            # A number where the form says how it is written, else a mark.
+            # A placeholder with a number format gets a number, any other a marked text.
             given: dict[str, Any] = {name: 7 if spec else f"<{name}>" for name, spec in parsed}
             if not isinstance(told, str):
                 given["count"] = 1 if count == 1 and "one" in told else 2

@@ -1,4 +1,4 @@
-"""What a long chat costs, in counts: a small run of the bench's own chat through the real core."""
+"""The cost of a long chat in tokens and requests: a small run of the bench's chat through the real core."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""`shipmate init` on a terminal: what it asks, and what it keeps. `tests/blackbox/test_init.py` has the whole way."""
+"""`shipmate init` on a terminal: its questions, and the values that it keeps. `tests/blackbox/test_init.py` tests the whole
+setup.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ async def services(
 
 @pytest.fixture
 def init(services: Services, monkeypatch: pytest.MonkeyPatch) -> Init:
-    """Run it with somebody who answers questions with these words in turn, others with nothing; also what was asked."""
+    """Return a function that runs `init` with answers by question. Other questions get an empty answer. It also returns the
+    questions.
+    """
 
     async def run(answers: dict[str, list[object]]) -> tuple[Done, list[str]]:
         left, asked = {words: [*some] for words, some in answers.items()}, list[str]()

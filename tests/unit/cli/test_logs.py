@@ -134,7 +134,7 @@ def test_following_shows_lines_as_they_come(folder: Path) -> None:
         try:
             assert running.wait(90) == 0
         finally:
-            running.kill()  # who has started the tests may have them ignore what a terminal sends
+            running.kill()  # the tests may have been started with SIGINT ignored
 
 
 def test_past_days_that_are_compressed_are_read_as_the_others(shipmate: Shipmate, folder: Path) -> None:

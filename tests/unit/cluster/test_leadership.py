@@ -1,4 +1,4 @@
-"""One of several processes on a database leads, and one that was taken for dead does nothing any more."""
+"""One of several processes on a database is the leader. A former leader that was frozen writes and sends nothing."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def leads(one: PostgresLeadership) -> None:
 
 
 async def froze(candidate: Candidate, url: str) -> PostgresLeadership:
-    """A leader that counts no more and still holds the lease, as a frozen process does."""
+    """Return a leader that no longer renews its lease but still holds it, like a frozen process."""
     frozen = candidate("a")
     await leads(frozen)
     await frozen.close()
@@ -85,7 +85,7 @@ async def test_one_whose_number_stands_still_is_followed_and_can_neither_write_n
     before = log_of(url, tmp_path, frozen)
     before.append([entry(1, received())])
     await before.committed()
-    # It counts no more, as a frozen process, and holds the lease.
+    # Like a frozen process, the leader stops renewing its lease and keeps it.
     await frozen.close()
     await asyncio.to_thread(postgres.lease, url, "a")
     after = candidate("b")
@@ -127,7 +127,7 @@ async def test_one_that_froze_before_the_server_had_all_of_its_transaction_holds
     async def write_slowly(db: PostgresSession) -> None:
         with db.leading(epoch):
             db.execute("INSERT INTO facts VALUES ('late', 'k', 'v')")
-            # The server has done this, and waits for the rest of the pipeline: to it the session is at work.
+            # The server has run this statement and waits for the rest of the pipeline, so it counts the session as active.
             db.execute("SELECT epoch FROM cluster_leader FOR SHARE").fetchone()
             await leads(candidate("b"))
 
@@ -147,7 +147,7 @@ async def test_one_that_was_suspended_leads_only_once_the_database_has_said_so(
     woken = candidate("a", clock)
     await leads(woken)
     with contextlib.closing(PostgresSession(url)) as db:
-        db.execute("BEGIN; SELECT 1 FROM cluster_leader FOR UPDATE")  # it cannot ask
+        db.execute("BEGIN; SELECT 1 FROM cluster_leader FOR UPDATE")  # the lock makes the leader's query wait
         clock.suspend(LEASE)
         sending = asyncio.ensure_future(woken.confirmed())
         await asyncio.wait([sending], timeout=0.2)

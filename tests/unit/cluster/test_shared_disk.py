@@ -1,4 +1,4 @@
-"""Files of a host are there on the next one, as far as they were on disk."""
+"""Files that one host has written to disk exist on the next host too."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if postgres.programs() is not None:
 
 
 class Hosts:
-    """Hosts of one database. Each that begins takes the next epoch."""
+    """Hosts of one database. Each new host gets the next epoch."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -76,7 +76,7 @@ async def test_every_row_moves_and_comes_back(tmp_path: Path, url: str) -> None:
         clock=SystemClock(),
         log=MemoryLog(),
     )
-    assert await there.known(("k5",))  # what was seen stays seen
+    assert await there.known(("k5",))  # known keys stay known
     assert await there.cursor("archive") == 7
     assert (await there.usage(ONE)).cost == 0.1
     there.append([entry(43, events.Closed("r-k1"))])
@@ -89,7 +89,7 @@ async def test_every_row_moves_and_comes_back(tmp_path: Path, url: str) -> None:
     after = rows(path)
     assert len(after["events"]) == 44
     assert {**after, "events": [], "chats": []} == {**before, "events": [], "chats": []}
-    transfer.to_postgres(path, url, tmp_path / "again")  # the schema is empty once more
+    transfer.to_postgres(path, url, tmp_path / "again")  # the schema is empty again
 
 
 async def test_a_log_is_not_moved_onto_another_one(tmp_path: Path, url: str) -> None:

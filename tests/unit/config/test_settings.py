@@ -40,7 +40,7 @@ def test_the_environment_wins_over_the_env_file(load: Load) -> None:
     dotenv = "# 注释\nexport NAME='kite 🪁'\nMODEL=\"a\\nb\"\nOTHER=${HOME}\n"
     settings = load({"name": "${NAME} & ${WHO}", "llm": {"model": "${OTHER}"}}, {"WHO": "me"}, dotenv)
     assert settings.name == "kite 🪁 & me"
-    assert settings.llm.model == "${HOME}"  # nothing in the file is expanded
+    assert settings.llm.model == "${HOME}"  # the value is used as it is written in the file
 
 
 def test_secrets_are_everything_that_may_not_be_shown(load: Load) -> None:

@@ -24,7 +24,7 @@ from tests.contracts.channel_contract import reply, surroundings
 
 
 class Tty:
-    """A terminal with a person in front of it."""
+    """A terminal and the person who uses it."""
 
     def __init__(self) -> None:
         self._master, slave = pty.openpty()
@@ -80,7 +80,7 @@ async def channel(tmp_path: Path, intake: RecordingIntake) -> AsyncIterator[Chan
 
 
 async def piped(home: Path, stdin: TextIO | str, **how: Any) -> tuple[int, str]:
-    """Exit code and output of a conversation with this input."""
+    """Return the exit code and the output of a conversation with this input."""
     out = how.pop("stdout", io.StringIO())
     with tempfile.TemporaryFile("w+", encoding="utf-8") as file:
         if isinstance(stdin, str):
@@ -94,7 +94,7 @@ async def piped(home: Path, stdin: TextIO | str, **how: Any) -> tuple[int, str]:
 
 @pytest.fixture
 async def talking(channel: Channel, home: Path, tty: Tty) -> AsyncIterator[asyncio.Task[int]]:
-    """A person in a conversation, at the prompt. Each test ends it."""
+    """Start a conversation and wait for the prompt. Each test must end the conversation."""
     task = asyncio.create_task(client.converse(home, stdin=tty.stdin, stdout=tty.stdout))
     await tty.shows("› ")
     yield task
@@ -102,7 +102,7 @@ async def talking(channel: Channel, home: Path, tty: Tty) -> AsyncIterator[async
 
 
 async def _echo(channel: Channel, intake: RecordingIntake, turns: int) -> list[int]:
-    """A gateway that answers every message with two; how many had been offered when each answer began."""
+    """Answer each message with two messages. Return how many messages had been offered at each first answer."""
     offered = []
     for number in range(turns):
         await intake.until(lambda: len(intake.accepted) > number)  # noqa: B023  awaited in its own round

@@ -1,4 +1,4 @@
-"""Stand-ins for the agent's services."""
+"""Fakes of the agent's services."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bot.testing.log import MemoryLog
 def agent(
     limits: Context | None = None, clock: FakeClock | None = None, notes: NoteStore | None = None
 ) -> AgentDeps:
-    """Return the services that `Fit` and `Summaries` use. The results of every tool age; nobody reads notices."""
+    """Return the services that `Fit` and `Summaries` use. All tools age, and notices are discarded."""
     tool, clock = SimpleNamespace(ages=True), clock or FakeClock()
     return cast(
         "AgentDeps",

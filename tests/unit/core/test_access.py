@@ -1,4 +1,4 @@
-"""Nobody by default; stable ids only; one function for every kind of event."""
+"""Access: by default nobody has it, only stable ids count, and one function checks every kind of event."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_a_start_proves_that_strangers_stay_out(allow: set[str], channel: str) -
 
 def test_a_gateway_that_would_let_a_stranger_in_does_not_start() -> None:
     class Open(Access):
-        """As where a list was lost on its way here."""
+        """An access check that lets everybody in, as if a list had been lost."""
 
         def standing(self, *_: Any) -> Verdict:
             return Verdict(allowed=True, reason="listed")

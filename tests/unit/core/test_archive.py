@@ -76,9 +76,6 @@ def store(folder: Path, log: MemoryLog) -> Make:
     return make
 
 
-# ------------------------------------------------------------ what is on disk
-
-
 async def test_a_line_on_disk_has_the_documented_fields_and_no_empty_ones(store: Make, folder: Path) -> None:
     chats = store()
     await chats.append(said("你好 👩‍👩‍👧 שלום\n", userId="U1", messageId="7", meta={"empty": None, "n": [1]}))
@@ -150,9 +147,6 @@ async def test_chats_are_listed_with_their_lines_and_last_times(store: Make, fol
     ]
 
 
-# ------------------------------------------------------------ failing disks and killed processes
-
-
 @pytest.mark.parametrize("when", ["before", "torn", "after"])
 async def test_dying_at_any_change_loses_nothing_acknowledged_and_doubles_nothing(
     store: Make, folder: Path, when: When, stride: int, monkeypatch: pytest.MonkeyPatch
@@ -165,7 +159,7 @@ async def test_dying_at_any_change_loses_nothing_acknowledged_and_doubles_nothin
             path.unlink()
         disk = FaultyDisk(SystemDisk())
         disk.fail(Failure(at=at, when=when, error=errno.EIO))
-        disk.fail(Failure(at=at, times=None, error=errno.EIO))  # nothing more is written by this process
+        disk.fail(Failure(at=at, times=None, error=errno.EIO))  # this process cannot write any more
         acknowledged = await fill(store(LIMIT, disk), COUNT)
         if disk.writes < at:
             break
@@ -174,7 +168,7 @@ async def test_dying_at_any_change_loses_nothing_acknowledged_and_doubles_nothin
         survivor = store(LIMIT)
         assert await fill(survivor, COUNT + 3 - len(seen), start=len(seen)) == COUNT + 3 - len(seen)
         assert await found(survivor) == on_disk(folder) == numbered(COUNT + 3), at
-    assert at > COUNT + 2 * 4  # every append, and two steps of four rotations at the least
+    assert at > COUNT + 2 * 4  # all appends, and at least two steps in each of four rotations
 
 
 async def test_a_rotation_that_fails_is_logged_and_tried_again(
@@ -199,7 +193,7 @@ async def test_a_tail_torn_at_any_byte_costs_that_line_alone(store: Make, folder
     for cut in range(whole.index(b"\n") + 1, len(whole)):
         main.write_bytes(whole[:cut])
         await store().append(said("next"))
-        complete = cut == len(whole) - 1  # only its newline is missing
+        complete = cut == len(whole) - 1  # only the newline of the last line is missing
         assert await found(store()) == ["first 你好", *(["last 😀"] if complete else []), "next"], cut
 
 
@@ -240,9 +234,6 @@ async def test_a_reader_that_may_not_lock_reads_all_the_same(
 
     monkeypatch.setattr("bot.storage.jsonl.os.open", refused)
     assert await found(store()) == ["t0"]
-
-
-# ------------------------------------------------------------ searching
 
 
 @settings(derandomize=True, deadline=None, max_examples=examples(150))
@@ -331,9 +322,6 @@ async def test_a_page_without_a_count_is_the_same_and_reads_no_older_file(store:
     assert len([name for kind, name in disk.done if kind == "read" and "jsonl" in name]) <= 2
 
 
-# ------------------------------------------------------------ edits and removals
-
-
 async def test_edits_replace_and_removals_hide_lines_in_any_file(store: Make, folder: Path) -> None:
     chats = store(4)
     removal: dict[str, Any] = {
@@ -360,7 +348,7 @@ async def test_edits_replace_and_removals_hide_lines_in_any_file(store: Make, fo
         ("b", "R1"),
         ("late", "R1"),
     }
-    for path in folder.glob("*.archive-*"):  # as an erasure rewrites files
+    for path in folder.glob("*.archive-*"):  # an erasure rewrites files in this way
         lines = [line for line in path.read_bytes().split(b"\n") if b'"deleted":true' not in line]
         path.write_bytes(b"\n".join(lines))
     assert "secret" in await found(chats)

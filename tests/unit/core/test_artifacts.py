@@ -1,4 +1,4 @@
-"""Artifacts: whole, private, of one chat alone, read in pages that never cut a grapheme, searched literally."""
+"""Artifacts are stored completely, belong to one chat, are read in pages that split no grapheme, and are searched literally."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def files(tmp_path: Path, chat_key: ChatKey = KEY) -> list[str]:
 
 
 async def whole(store: ArtifactStore, artifact_id: str, limit: int, most: int = sys.maxsize) -> list[str]:
-    """Its pages, or so many of them."""
+    """Return all pages of an artifact, or the first `most`."""
     found, offset = list[str](), 0
     while len(found) < most:
         page = await store.read(artifact_id, KEY, offset=offset, limit=limit)
@@ -92,7 +92,7 @@ async def test_another_chat_reaches_nothing(make: Make, tmp_path: Path) -> None:
     ):
         with pytest.raises(errors.ToolError, match="has no artifact"):
             await call
-    # A file that got into the wrong folder is of no use there either.
+    # A file in the folder of another chat cannot be read there.
     folder = tmp_path / "artifacts" / file_names.encode(OTHER)
     folder.mkdir()
     source = tmp_path / "artifacts" / file_names.encode(KEY) / f"{artifact_id}.txt"
@@ -281,9 +281,6 @@ async def test_a_clock_that_is_set_forward_makes_nothing_old(make: Make, clock: 
     assert (await store.read(name, KEY, offset=0, limit=10)).text
     await clock.advance(31 * DAY)
     assert await store.sweep(30) == 1
-
-
-# ------------------------------------------------------------ searching
 
 
 async def grep(store: ArtifactStore, text: str, words: str, **more: int) -> ArtifactMatches:

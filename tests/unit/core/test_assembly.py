@@ -1,4 +1,4 @@
-"""The prompt of a chat: gathered side by side, in order, the same bytes for one epoch, never without what it needs."""
+"""The prompt of a chat: its parts in order, the same bytes for one epoch, and an error if a required part does not fit."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ KEY = ChatKey.parse("telegram:chat:-100")
 
 @dataclass
 class Known:
-    """The part of `SkillFolder` that a prompt needs."""
+    """A fake of `SkillFolder` with the methods that a prompt needs."""
 
     skills: Sequence[Skill] = ()
     failure: Exception | None = None
@@ -199,8 +199,6 @@ async def test_a_person_has_instructions_of_their_own_on_each_channel(desk: Desk
     assert await prompts.of_person(said_by("77", "slack")) == ""
     assert await prompts.of_person(said_by("../channels/x")) == ""
 
-
-# ------------------------------------------------------------ sections within a budget
 
 RULES = {"rules": ["r" * 100]}
 TREE = {"tree": ["t" * 90, "t" * 50, "t" * 20, "t" * 5]}

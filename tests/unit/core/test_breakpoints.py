@@ -1,4 +1,4 @@
-"""Breakpoints stand where the next request finds what this one has sent, four at the most."""
+"""Cache breakpoints, at most four, end where the next request repeats this request."""
 
 from __future__ import annotations
 

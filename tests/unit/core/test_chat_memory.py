@@ -1,4 +1,4 @@
-"""The memory of a conversation is what a model wrote, read strictly and kept small."""
+"""The memory of a conversation is written by a model, parsed strictly and limited in size."""
 
 from __future__ import annotations
 

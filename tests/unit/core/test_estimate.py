@@ -1,4 +1,4 @@
-"""Estimates are proportionate, and come close to what a provider counts once it has answered a few times."""
+"""Token estimates grow with the text, and approach the provider's counts after a few answers."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ db.executescript("PRAGMA cache_size = 1; BEGIN; CREATE TABLE events (n)")
 db.executemany("INSERT INTO events VALUES (?)", [["words " * 99]] * 999)
 os._exit(1)
 """
-"""A program that dies within a transaction of which a part is in the file already."""
+"""Program that dies inside a transaction, part of which is already in the file."""
 
 
 async def test_a_start_goes_on_after_a_kill_within_the_first_transaction(tmp_path: Path) -> None:
@@ -270,7 +270,7 @@ async def test_sessions_that_the_server_ends_lose_nothing(tmp_path: Path) -> Non
                 db.execute(
                     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'shipmate'"
                 )
-        # The server refuses what no text can be, and nothing else is held up by it.
+        # The server refuses a character that no text may contain. The other events are written.
         log.append([entry(1, events.Closed("x"), name="another"), entry(1, events.Closed("a\0b"), OTHER)])
         await log.committed()
         assert len(await log.read(OTHER)) == 1
@@ -321,7 +321,7 @@ async def test_sums_of_a_channel_follow_those_of_its_chats(tmp_path: Path, engin
     left = sums.total()
     assert (left.calls, left.cost, left.tokens["inputTokens"]) == (1, 0.25, 5)
     assert (left.waits.total(), left.spent.total()) == (0, 0)
-    # A log of before these sums: they are made when it is opened.
+    # A log that lacks the usage sums. They are computed when the log is opened.
     change("DROP TABLE usage_hours", "DROP TABLE counts_hours")
     async with contract.opened((tmp_path, url) if url else tmp_path) as log:
         log.append([entry(2, used, OTHER)])

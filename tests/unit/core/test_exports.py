@@ -1,4 +1,4 @@
-"""The archive as an export of the log: killed at any moment, deleted, torn or refused, it has each line once."""
+"""The archive is an export of the log. After kills, deletion, torn files or refused writes, it has each line once."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from tests.contracts.event_log import ONE, OTHER, received
 from tests.memory_log import MemoryLog
 
 KEEP = 4
-"""Lines of a file before its older half becomes an archive file."""
+"""Lines of an archive file. Beyond this number, the older half moves to a further file."""
 
 
 class Chats:
-    """Appends events of two chats to a log, in made-up conversations."""
+    """Appends the events of invented conversations in two chats to a log."""
 
     def __init__(self, log: MemoryLog) -> None:
         self.log = log
@@ -48,7 +48,7 @@ class Chats:
         self.log.write()
 
     def ask(self, chat: ChatKey = ONE) -> None:
-        """A message and its answer in two parts, which goes out with `send`."""
+        """Append a message and its answer of two parts. `send` delivers the answer."""
         self.number += 1
         turn, first = f"r{self.number}", f"r{self.number}/a/0"
         self.append(received(f"k{self.number}", f"question {self.number}"), chat=chat, turn=turn)
@@ -62,14 +62,14 @@ class Chats:
         self.open.append((chat, turn))
 
     def send(self) -> None:
-        """The oldest answer goes out."""
+        """Record the delivery of the oldest answer."""
         chat, turn = self.open.pop(0)
         for row in ("n", "a/0", "a/1"):
             self.append(events.RowEnded(f"{turn}/{row}", "sent", f"id-{row}"), chat=chat, turn=turn)
 
 
 def texts(folder: Path) -> list[str]:
-    """What the files say, those of each chat in order."""
+    """Return the texts in the archive's files, those of each chat in order."""
 
     def order(path: Path) -> tuple[str, float]:
         name, _, number = path.stem.partition(".archive-")
@@ -121,7 +121,7 @@ async def test_killed_at_any_write_and_deleted_it_has_each_line_once(
     for life in range(120):
         disk, at = FaultyDisk(SystemDisk()), rng.randint(1, 20)
         disk.fail(Failure("write", at, when=rng.choice(["before", "torn", "after"])))
-        disk.fail(Failure("write", at, times=None))  # nothing more is written by this process
+        disk.fail(Failure("write", at, times=None))  # this process cannot write any more
         async with exporting(tmp_path, log, disk):
             if rng.random() < 0.5:
                 chats.ask(rng.choice([ONE, OTHER]))

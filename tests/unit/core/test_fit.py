@@ -1,4 +1,4 @@
-"""What does not fit is made smaller, strictly and not for ever; a history is halved three times at the most."""
+"""A too large request is shortened by steps. Each makes it smaller; the history is halved at most three times."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def text(words: str) -> Json:
 
 
 class Asking:
-    """A chat whose running turn asks with a view of random parts."""
+    """A chat whose running turn sends a request with random parts."""
 
     def __init__(self, rng: random.Random) -> None:
         self.chat = Chat(ChatKey("telegram", "1"))

@@ -1,4 +1,4 @@
-"""Instruction files: found, included, bounded, overridden, and never a way to what is nobody's business."""
+"""Instruction files are found, included, limited in size and overridden. They never reveal hidden files."""
 
 from __future__ import annotations
 
@@ -207,9 +207,6 @@ async def test_a_file_that_is_no_text_is_told_and_not_read(desk: Desk, what: byt
     assert any("it is no text" in cause for cause in desk.causes)
 
 
-# ------------------------------------------------------------ instructions of folders
-
-
 @pytest.fixture
 def nested(desk: Desk) -> Desk:
     for name, words in (("", "root"), ("a/", "in a"), ("a/b/", "在 b"), ("c/", "in c")):
@@ -247,9 +244,6 @@ def test_their_text_cannot_close_its_block(nested: Desk) -> None:
     assert sent.text.count("</turn_context-0a1b2c3d>") == 1
     assert tags.read(sent.text) == tag
     assert "Instructions for what lies in d/" in sent.text
-
-
-# ------------------------------------------------------------ sections that override
 
 
 def resolved(*files: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""The door of the core, over a log whose disk takes its time."""
+"""The intake, with a log whose disk is slow."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.memory_log import MemoryLog
 
 
 class SlowLog(MemoryLog):
-    """The log on a disk that has not answered yet; `waiting` counts who waits for it."""
+    """A log whose disk does not answer until the test lets it. `waiting` counts the callers that wait."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Lines of JSON on disk are lines for every reader, and older ones are read."""
+"""JSON lines on disk are single lines for every reader. Lines of older versions can be read."""
 
 from __future__ import annotations
 

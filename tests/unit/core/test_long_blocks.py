@@ -1,4 +1,4 @@
-"""Long code and wide tables of an answer become files, and a sentence stands in their place: what is taken, how it is named."""
+"""Long code and wide tables of an answer become files, and a sentence replaces them. Tests of the choice and the names."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def test_nothing_is_lost_and_every_place_is_found_again(words: str, goes_on: boo
 @settings(max_examples=examples(100), deadline=None)
 @given(st.integers(0, 400))
 def test_what_was_long_stays_long_while_it_is_written(end: int) -> None:
-    """So what a preview shows for a passage stays as it is."""
+    """So the replacement that a preview shows for a block stays the same."""
     whole = (
         f"So:\n\n```py\n{LONG}\n{LONG}\n```\n\nand\n\n| a | b |\n|---|---|\n" + f"| {'好' * 25} | 1 |\n" * 4
     )

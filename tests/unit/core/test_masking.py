@@ -1,4 +1,4 @@
-"""Old observations give way to a line; what people and the model said, ids and what cannot age stay."""
+"""Old tool results are replaced by a line. Words of people and the model, ids, and results that do not age stay."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LONG = "\n".join(f"Zeile {number} 見た 👀" for number in range(60))
 
 
 def called(number: int, name: str = "look", content: object = LONG, **more: object) -> list[Message]:
-    """One round: a call, its thought, its result."""
+    """Return one round: a call, the model's thought and the result."""
     said = {"type": "text", "text": f"I call {number}"}
     call = {"type": "tool_use", "id": f"t{number}", "name": name, "input": {"path": "العربية"}}
     result = {"type": "tool_result", "tool_use_id": f"t{number}", "content": content} | more
@@ -111,7 +111,7 @@ def test_the_line_counts_images_and_names_the_artifact() -> None:
 
 
 def test_a_quoted_note_is_no_artifact() -> None:
-    """What a file says of an artifact is words like any others."""
+    """A file that mentions an artifact's id is ordinary text."""
     note = f"[… 7 lines, 9 characters omitted; whole result: artifact {'0' * 26}, read it with read_artifact]"
     assert placeholder({"content": f"a\n{note}\nb"}) == "[observation masked — 3 lines omitted]"
 
@@ -149,7 +149,7 @@ def test_only_contents_of_old_results_that_age_change_and_the_rest_stays_byte_fo
 
 
 def shown(number: int, size: int = 1_000) -> list[Message]:
-    """A message with a picture, and its answer."""
+    """Return a message with a picture, and its answer."""
     picture = blocks.attached(ShownFile(f"A{number}", "image/png", size, 100))
     return [
         {"role": "user", "content": [picture, {"type": "text", "text": "look"}]},

@@ -1,4 +1,4 @@
-"""Who is in which chat is believed where the channel says so, about what was asked, and nowhere else."""
+"""A person counts as a member only of the chats for which the channel confirms it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KEYS = [*map(ChatKey.parse, ["slack:chat:C1", "slack:chat:C2", "web:chat:1"])]
 
 
 class Knows:
-    """As much of a channel as is asked here."""
+    """The part of a channel that these tests need."""
 
     def __init__(self, answer: list[ChatKey] | MembershipAnswer | BaseException | None) -> None:
         self.answer = MembershipAnswer(answer) if isinstance(answer, list) else answer

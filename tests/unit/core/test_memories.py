@@ -1,4 +1,4 @@
-"""A memory is on file whole, or the one before is; it says how far it reaches only where that is sure."""
+"""After a crash, the new or the old memory is complete. A memory names its last message only if that is certain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memory files stay in their owner's folder, within their bounds, and know where each line comes from."""
+"""Memory files stay in their owner's folder and within limits. Each line's origins are stored."""
 
 from __future__ import annotations
 
@@ -264,7 +264,7 @@ async def test_a_disk_that_refuses_changes_nothing_and_what_is_there_can_be_forg
 @settings(max_examples=examples(60), derandomize=True, deadline=None)
 @given(st.lists(st.lists(st.sampled_from("abc"), max_size=4), max_size=6))
 def test_no_source_of_what_is_left_goes_missing(versions: list[list[str]]) -> None:
-    """Whatever line could be in the words of a version still names that version, or an equal line does."""
+    """Each remaining line that may repeat a version's words names this version as a source, or an equal line does."""
     lines: list[str] = []
     sources: list[tuple[int, ...]] = []
     for number, version in enumerate(versions):

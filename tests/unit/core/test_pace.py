@@ -1,4 +1,4 @@
-"""Budgets in virtual time: never more than allowed, in order, and a freeze is a freeze."""
+"""Rate limits in virtual time: never more sends than allowed, in order, and no send during a freeze."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ async def test_the_table_is_bounded_and_forgets_no_freeze_and_no_debt(
 
 
 class Street:
-    """Three chats of one channel, and what went out when."""
+    """Three chats of one channel, and the times of their sends."""
 
     def __init__(self, one: Pace, total: Pace) -> None:
         self.paces = dict.fromkeys("abc", one) | {"bot": total}

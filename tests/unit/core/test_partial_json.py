@@ -1,4 +1,4 @@
-"""The input of a tool call while it arrives: the beginning of what it will be, and never more than a preview."""
+"""The input of a tool call while it arrives. The preview is a beginning of the final text."""
 
 from __future__ import annotations
 

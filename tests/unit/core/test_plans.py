@@ -1,4 +1,4 @@
-"""When a job is due, compared with a clock that is watched minute by minute."""
+"""Due times of jobs are compared with a clock that is checked minute by minute."""
 
 from __future__ import annotations
 
@@ -35,9 +35,6 @@ def local(plan: Plan, after: float, count: int) -> list[str]:
         found.append(datetime.fromtimestamp(moment, plan.where).strftime("%m-%d %H:%M"))
         moment = plan.following(moment)
     return found
-
-
-# ---------------------------------------------------------------- cron
 
 
 @pytest.mark.parametrize(
@@ -118,9 +115,6 @@ def test_of_times_that_have_passed_the_last_one_is_found_however_many_they_are(
         for _ in range(count - 1):
             moment = plan.following(moment) or 0.0
         assert moment == last
-
-
-# ---------------------------------------------------------------- what is asked for
 
 
 @pytest.mark.parametrize(

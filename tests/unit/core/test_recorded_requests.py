@@ -1,4 +1,4 @@
-"""The file of recorded requests: bytes come back as they were, and what is removed is gone."""
+"""Recorded requests are returned byte for byte, and removed content is deleted from the file."""
 
 from __future__ import annotations
 

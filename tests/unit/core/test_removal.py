@@ -1,4 +1,4 @@
-"""What a removal leaves in memory is what a fold of the log gives after it."""
+"""After a removal, the chat in memory equals a new fold of the log."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def said(name: str, words: str) -> Inbound:
 
 
 def life(turns: int) -> list[Event]:
-    """Turns of a question, a call of `chat_send`, its result and last words, all of which repeat the secret."""
+    """Return the events of turns in which the question, a `chat_send` call, its result and the answer contain the secret."""
     found = list[tuple[str, events.EventData]]()
     for number in range(turns):
         turn, words = f"r{number}", [{"type": "text", "text": f"{SECRET} {number}"}]

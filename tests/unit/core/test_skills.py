@@ -1,4 +1,4 @@
-"""Skills are found where they should be, and nowhere else."""
+"""Skills are found only in the configured folders."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ async def test_of_two_skills_with_one_name_the_first_counts(tmp_path: Path) -> N
 
 
 class Reads(FileGuard):
-    """Follows everything, and notes which files were read."""
+    """Follows every instruction file, and records which files were read."""
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)

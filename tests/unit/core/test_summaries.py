@@ -1,4 +1,4 @@
-"""A chat that goes quiet is compacted while the provider still has it in its cache."""
+"""A chat that becomes quiet is compacted while the provider's cache still contains it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SUMMARY = "## Facts\n- 服务器叫「海」\n\n## Open tasks\n(none)"
 
 
 class Quiet:
-    """A chat whose turns are over, each of so many characters, and whose last request has read so much from the cache."""
+    """A chat with ended turns of `size` characters each. Its last request read `cached` tokens from the cache."""
 
     def __init__(self, home: Path, size: int, cached: int, policy: Compaction) -> None:
         self.chat = Chat(ChatKey("telegram", "1"))
@@ -66,7 +66,7 @@ class Quiet:
         self.chat.apply(Event(str(seq), self.chat.key, at, data, turn, seq=seq + 1))
 
     async def look(self, seconds: float) -> bool:
-        """True where it is compacted so long after its last request."""
+        """Let these seconds pass after the last request. Return True if the chat was compacted."""
         await self.summaries.before_turn(self.fit)
         self.fit.begin(Frame(Frozen("rules"), [text("rules")], ((),)))
         await self.clock.advance(seconds)

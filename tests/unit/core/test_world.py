@@ -1,4 +1,4 @@
-"""The life of chats with everything at once, killed anywhere; and what each rule of the fold is for."""
+"""Random chats with all kinds of events and kills, and one test for each rule of the fold."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ RULES: dict[str, tuple[str, str]] = {
     "nothing is due in the chat of a task": ("if self.task is not None:", "if False:"),
     "a tool that has begun is not run again": ("turn.tools[data.call] = data.boot", "pass"),
 }
-"""A rule of the fold, with its text and what stands there where it is taken away."""
+"""Rules of the fold by name: the rule's code, and the code that replaces it to test that the rule is needed."""
 
 
 def test_each_message_is_answered_once_in_order_over_any_kills() -> None:

@@ -1,5 +1,5 @@
-"""Chats with everything at once: messages, joins, edits, deletions and stops while calls, tools and sends are in flight, a disk that
-refuses for a while, and a kill at any moment, again and again. Real events and the real fold; the platform, the model and the disk are here.
+"""Random chats with messages, joins, edits, deletions and stops during calls, tools and sends, with a disk that refuses for
+a while, and with kills at any moment. Events and fold are real; platform, model and disk are simulated here.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ FEED: list[tuple[str, str, str, str]] = [
     ("A", "message", "m5", "thanks"),
     ("A", "delete", "m5", ""),
 ]
-"""Chat, kind, message and words, in the order in which the platform brings them."""
+"""Events in the order in which the platform delivers them: chat, kind, message and words."""
 ASKED = "restart"
-"""The tool whose call an operator has to allow. They read the question in a place of their own, and the person in theirs."""
+"""The tool whose calls need an operator's approval. The operator and the person read the question in different chats."""
 WITH_FILE = "m3"
-"""The message with a file that cannot be read, which its answer says."""
+"""The message with an unreadable file. Its answer must mention the file."""
 UNREAD = " [file unread]"
 TOOLS = {"restart it": "restart", "note it": "write", "and-now": "task"}
-"""Tools with effects that the model calls once for words that hold these. A task does one thing with effects, and reports."""
+"""Tools with effects, by the words for which the model calls them once. A task causes one effect and reports."""
 
 
 class Killed(Exception):
-    """The process is gone: what was not committed is lost, what the world did stays done."""
+    """The process was killed. Uncommitted events are lost; effects outside of the process remain."""
 
 
 @dataclass
 class Disk:
-    """The event log on disk."""
+    """The committed part of the event log."""
 
     on_disk: dict[ChatKey, dict[str, Event]] = field(default_factory=lambda: collections.defaultdict(dict))
     positions: dict[ChatKey, Position] = field(default_factory=dict)
@@ -67,7 +67,7 @@ class Disk:
 
 @dataclass
 class World:
-    """All that outlives a process."""
+    """Everything that survives the process."""
 
     seed: int
     finds: bool
@@ -77,18 +77,18 @@ class World:
     taken: set[int] = field(default_factory=set)
     disk: Disk = field(default_factory=Disk)
     shown: list[tuple[str, str, bool]] = field(default_factory=list)
-    """Row, words, and whether they are marked as a possible repeat."""
+    """Shown messages: the row, the words, and True if they are marked as a possible repeat."""
     half: set[str] = field(default_factory=set)
-    """Rows of which half an answer stands in a chat."""
+    """Rows whose preview shows half an answer."""
     effects: list[str] = field(default_factory=list)
     revised: set[str] = field(default_factory=set)
-    """Rows that show how their question ended."""
+    """Rows that show the outcome of their question."""
     copies: list[str] = field(default_factory=list)
     """Rows of questions that were sent."""
     asked: set[str] = field(default_factory=set)
-    """Calls whose questions somebody has decided."""
+    """Calls whose questions were decided."""
     decided: dict[str, Ended] = field(default_factory=dict)
-    """What an operator has said of each question, by its id."""
+    """The operator's decisions by question id."""
     ticks: int = 0
     lives: int = 0
     ids: int = 0
@@ -97,7 +97,7 @@ class World:
         self.rng = random.Random(self.seed)
 
     def tick(self) -> None:
-        """A moment at which the process may die."""
+        """Count a step. The process may be killed at each."""
         self.ticks += 1
         assert self.ticks < 30_000, "never came to rest"
         if self.ticks in self.kills:
@@ -133,7 +133,9 @@ def inbound(world: World, number: int) -> Inbound:
 
 
 class Process:
-    """One life. Its tasks are generators that a random scheduler steps: every yield is a place where others run."""
+    """One life of the process. Its tasks are generators. A random scheduler steps them, so each `yield` lets other tasks
+    run.
+    """
 
     def __init__(self, world: World) -> None:
         world.lives += 1
@@ -148,13 +150,13 @@ class Process:
             self.chats[name] = Chat(name)
             position = world.disk.positions.get(name)
             for event in world.disk.on_disk[name].values():
-                # What a fold does not need may be read or not: it makes no difference.
+                # Events before the fold's first event may be applied or skipped, with the same result.
                 if position is None or event.seq >= position.first or world.seed % 2:
                     self.chats[name].apply(event)
                 self.on_disk[name] = event.seq
 
     def append(self, *facts: tuple[ChatKey, EventData, str | None]) -> None:
-        """All or none, also across chats."""
+        """Append these events in one transaction, also to several chats."""
         self.world.tick()
         entries = list[Entry]()
         for name, data, turn in facts:
@@ -166,7 +168,7 @@ class Process:
         self.pending += entries
 
     def committed(self) -> Steps:
-        """The only wait."""
+        """Wait until all events are on disk. There is no other wait."""
         last = self.pending[-1] if self.pending else None
         while last is not None and last in self.pending:
             yield
@@ -203,7 +205,7 @@ class Process:
             idle = 0 if busy else idle + 1
 
     def look(self) -> bool:
-        """Perform what is due; True where something waits for its time."""
+        """Perform the due effects. Return True if an effect waits for its time."""
         waits = False
         for name, chat in [(name, self.chats[name]) for name in sorted(self.awake)]:
             for effect in chat.due(self.world.ticks / 100, self.boot, self.on_disk[name]):
@@ -226,13 +228,13 @@ class Process:
                 case _:
                     data = events.Stop(said)
             self.append((key(name), data, None))
-        yield from self.committed()  # wait 1: before the platform is told
+        yield from self.committed()  # first wait: before the message is confirmed to the platform
         self.world.taken.add(number)
         self.reading.discard(name)
         self.world.tick()
 
     def press(self) -> None:
-        """An operator decides a question that they see; they press again where the process has died since."""
+        """Let the operator decide a visible question. After a kill, the operator decides it the same way again."""
         for name, chat in self.chats.items():
             for one in chat.questions.values():
                 copy = f"{one.id}/operator"
@@ -244,11 +246,9 @@ class Process:
                     return
 
     def pressed(self, call: str) -> Steps:
-        """The operator is told that it is decided, once that is on disk."""
+        """Show the decision to the operator once it is on disk."""
         yield from self.committed()
         self.world.asked.add(call)
-
-    # ------------------------------------------------------------ what is due
 
     def perform(self, name: ChatKey, chat: Chat, effect: life.Effect) -> None:  # noqa: C901 - one `match` of all effects
         match effect:
@@ -266,7 +266,7 @@ class Process:
             case life.AskAnew(turn, _):
                 given_up = self.tasks.pop(("turn", turn), None)
                 if given_up is not None and self.world.rng.random() < 0.5:
-                    self.tasks["given up", self.world.fresh()] = given_up  # its answer comes all the same
+                    self.tasks["given up", self.world.fresh()] = given_up  # a cancelled call may still answer
                 self.tasks["turn", turn] = self.turn(name, chat, turn)
                 self.take_up(name, chat, turn)
             case life.StopTurn(turn):
@@ -288,7 +288,7 @@ class Process:
                 pass
 
     def show(self, name: ChatKey, turn: str) -> Steps:
-        """Show an answer that is being written, in the message in whose place it comes."""
+        """Show half of an answer that is still being written. The complete answer later replaces it."""
         row = f"{turn}/half/{self.world.fresh()}"
         half = events.Queued(row, {"chat_id": name.chat_id}, "half an ans", "preview")
         self.append((name, half, turn), (name, events.Sending(row, self.boot), turn))
@@ -334,11 +334,11 @@ class Process:
             self.append((name, events.Joined(more), turn))
 
     def turn(self, name: ChatKey, chat: Chat, turn: str) -> Steps:
-        """The loop of a turn: its next step is what its messages ask for."""
+        """Run the loop of a turn. Its messages determine the next step."""
         while True:
             yield
             if chat.turn is None or chat.turn.phase is Phase.STOPPING:
-                return  # what stopped it ends it
+                return  # the stop ends the turn
             self.take_up(name, chat, turn)
             for said in chat.untold:
                 if said.attachments and (yield from self.gone_while_read(name, chat, turn, said)):
@@ -364,7 +364,7 @@ class Process:
     def gone_while_read(
         self, name: ChatKey, chat: Chat, turn: str, said: Inbound
     ) -> Generator[None, None, bool]:
-        """Read the file of a message, unless that was done; True where the turn is stopped meanwhile."""
+        """Read the file of a message, unless the log has its result. Return True if the turn was stopped meanwhile."""
         if chat.turn is not None and said.request_id not in chat.turn.seen:
             for _ in range(self.world.rng.randint(1, 3)):
                 self.world.tick()
@@ -374,7 +374,7 @@ class Process:
         return chat.turn is None or chat.turn.phase is Phase.STOPPING
 
     def ask(self, name: ChatKey, chat: Chat, turn: str) -> Generator[None, None, bool]:
-        """Ask the model; False where the turn does not wait for this call any more."""
+        """Ask the model. Return False if the turn no longer waits for this call."""
         call = self.world.fresh()
         view = chat.context.current()
         for one, after in itertools.pairwise(view):
@@ -422,7 +422,7 @@ class Process:
             else:
                 task = task or (self.world.fresh() if call.name == "task" else "")
                 self.append((name, events.ToolStarted(call.id, call.name, self.boot, task), turn))
-                yield from self.committed()  # wait 2: before a tool with effects
+                yield from self.committed()  # second wait: before a tool with effects
                 if task:
                     yield from self.work(life.chat_of_task(name, task), task)
                 else:
@@ -434,7 +434,7 @@ class Process:
             self.append(*over, (name, events.ToolEnded(call.id, result), turn))
 
     def work(self, place: ChatKey, task: str) -> Steps:
-        """A task, in a chat of its own: what an earlier process has done of it stands there."""
+        """Run a task in a chat of its own, from the last step that the chat's log contains."""
         chat = self.chats.setdefault(place, Chat(place))
         order = inbound(self.world, 0).model_copy(update={"request_id": task})
         begin = [] if chat.turn is not None else [events.Ordered(order, "", "fresh")]
@@ -455,14 +455,14 @@ class Process:
             self.append((place, events.Answered(call, [said], "end_turn"), task))
 
     def over(self, name: ChatKey, chat: Chat, end: events.TurnEnded) -> list[tuple[ChatKey, EventData, str]]:
-        """The end of a turn, and of the tasks that it has given out."""
+        """Return the events that end a turn and its tasks."""
         assert chat.turn is not None
         tasks = [one for one in chat.turn.tasks.values() if life.chat_of_task(name, one) in self.chats]
         ended = [(life.chat_of_task(name, one), events.TurnEnded("stopped"), one) for one in tasks]
         return [*ended, (name, end, chat.turn.id)]
 
     def allowed(self, name: ChatKey, chat: Chat, turn: str, call: str) -> Generator[None, None, bool]:
-        """Ask the operator, and wait for the verdict."""
+        """Ask the operator, wait for the decision, and return True for an approval."""
         asked = Approval(turn, name, None, None, call_id=call, tool=ASKED, why="rule")
         found = next((one for one in chat.questions.values() if one.asked.key == asked.key), None)
         if found is None:
@@ -484,7 +484,7 @@ class Process:
 
     def send(self, name: ChatKey, chat: Chat, row: str) -> Steps:
         if row not in chat.outbox:
-            return  # its question was decided meanwhile
+            return  # the question was decided meanwhile
         one = chat.outbox[row]
         replaced = one.replaces
         if replaced is None and (half := next(filter(one.takes, chat.outbox.values()), None)) is not None:
@@ -493,13 +493,13 @@ class Process:
             self.append((name, end, one.turn), (name, events.Sending(row, self.boot, replaced), one.turn))
         else:
             self.append((name, events.Sending(row, self.boot, replaced), one.turn))
-        yield from self.committed()  # wait 3: before a send
+        yield from self.committed()  # third wait: before a send
         if replaced is not None and replaced not in self.world.half:
             if all(shown != row for shown, _, _ in self.world.shown):
-                # It was taken away by a process that died before it could say so.
+                # A process that was killed had replaced the half answer, and could not record that.
                 self.append((name, events.Returned(row), one.turn))
                 return
-            # The same change again changes nothing.
+            # Repeating the same edit changes nothing.
         elif one.question is None:
             self.world.half.discard(replaced or "")
             self.world.shown.append((row, one.text, one.repeat_of is not None))
@@ -512,7 +512,7 @@ class Process:
 
 
 def live(world: World) -> int:
-    """Live until nothing is left to do; returns the number of kills."""
+    """Run until no work is left. Return the number of kills."""
     kills = 0
     while True:
         try:
@@ -524,7 +524,7 @@ def live(world: World) -> int:
 
 
 def check(world: World) -> None:
-    """Compare what people got with what they said."""
+    """Check the shown messages and the effects against the events of `FEED`."""
     sent = {message for _, kind, message, _ in FEED if kind == "message"}
     known = dict[str, str]()
     for name, entries in world.disk.on_disk.items():
@@ -558,14 +558,16 @@ def check(world: World) -> None:
     assert world.half <= unknown, f"half open: {world.half - unknown}"
     assert set(known.values()) == sent, f"lost: {sent - set(known.values())}"
     assert len(world.effects) == len(set(world.effects)), f"twice: {world.effects}"
-    if world.finds or not world.kills:  # else nobody knows the message of a send that was cut off
+    if world.finds or not world.kills:  # otherwise nobody knows the message of an interrupted send
         assert set(world.copies) == world.revised, (
             f"a question that does not say how it ended: {world.copies}"
         )
 
 
 def _replay(name: ChatKey, entries: Iterable[Event], known: dict[str, str]) -> dict[str, str]:
-    """Fold the life of a chat: each answer has the last words of its messages as of when it was queued. The ends of its turns."""
+    """Fold the events of a chat, and check that each answer uses the latest words of its messages at the time of queueing.
+    Return the ends of the turns.
+    """
     chat = Chat(name)
     gone = set[str]()
     last, edits, ends, turns = dict[str, str](), dict[str, str](), dict[str, str](), list[str]()

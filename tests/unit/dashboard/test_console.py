@@ -58,7 +58,7 @@ async def show(session: aiohttp.ClientSession) -> AsyncIterator[Show]:
             async with session.get(f"{dashboard.address}{path}") as answer:
                 page = await answer.text()
             assert answer.status == status, page
-            # A machine that is busy counts the lines of the log for longer than the page waits.
+            # On a busy machine, counting the log's lines may take longer than the page waits.
             if say("dashboard.counting") not in page:
                 return page
 
@@ -94,9 +94,6 @@ def said(text: str, ts: int, **more: Any) -> ArchiveLine:
 def words(page: str) -> str:
     """Return the text of a page without tags and entities."""
     return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", page)).split())
-
-
-# ---------------------------------------------------------------- what is there
 
 
 async def test_pages_of_nothing_say_so_and_load_nothing_from_elsewhere(
@@ -183,7 +180,7 @@ async def test_conversations_are_listed_with_names_and_first_words_searched_filt
         ("channel=slack", second[3:]),
         ("state=failed", second[3:]),
         ("state=working", [f"question 7 of many Ann {active[0].chat_key}"]),
-        ("q=%E6%B8%A1", second[3:]),  # a part of a name
+        ("q=%E6%B8%A1", second[3:]),  # the parameter is a part of a name
         ("q=bOB", second[3:]),
         ("q=c7", second[3:]),
         ("q=topic-7+QUESTION", [f"question 7 of many Ann {active[0].chat_key}"]),
@@ -201,7 +198,7 @@ async def test_conversations_are_listed_with_names_and_first_words_searched_filt
     assert await rows("q=c7") == ["明天的天气预报怎么样 Bob slack:chat:C7"]
     live = await show(console, "/conversations?channel=slack&live=1")
     assert '<meta http-equiv="refresh" content="5">' in live
-    assert "<form" not in live  # what is being typed must not be refreshed away
+    assert "<form" not in live  # a refresh would delete text that the operator types
     assert 'href="?channel=slack"' in live
     within = await show(console, "/conversations/slack:chat:C7?q=Oslo")
     assert "best match first" in words(within)
@@ -213,7 +210,7 @@ async def test_conversations_are_listed_with_names_and_first_words_searched_filt
 async def test_older_messages_of_a_chat_come_page_by_page_and_each_once(tmp_path: Path, show: Show) -> None:
     archive = pages.archive(tmp_path)
     for n in range(3 * ROWS):
-        # Some came in one millisecond, where a page ends too.
+        # Several messages have the same millisecond, also at the end of a page.
         await archive.append(said(f"message {n};", 1_000 + n // 60, meta={"requestId": f"R{n}"}))
     console = pages.console(tmp_path, said=archive)
     path, found = "/conversations/telegram:chat:1", list[str]()
@@ -357,7 +354,7 @@ async def test_causes_of_the_whole_log_are_shown_page_by_page_however_long_ago(
         logged(tmp_path, *[failed] * (n + 1), at=n * 86_400.0)
     console = pages.console(tmp_path)
     told = words(await show(console, "/errors?days=all"))
-    assert "broken lo 59" in told  # 58 is the newest
+    assert "broken lo 59" in told  # line 58 is the newest
     assert "broken g 1" not in told
     page = await show(console, "/errors?days=all&page=2")
     assert page.count('class="error"') == 9
@@ -390,9 +387,6 @@ async def test_pages_speak_the_language_of_the_browser(
     async with session.get(dashboard.address, headers={"Accept-Language": "zh"}) as answer:
         assert "telegram:chat:1 等待有人确认 1 分钟前 1 跟踪" in words(await answer.text())
     await dashboard.stop()
-
-
-# ---------------------------------------------------------------- what is not there, and who may look
 
 
 @pytest.mark.parametrize(
@@ -463,9 +457,6 @@ async def test_pages_that_are_asked_for_together_are_made_one_after_another(
     assert await asyncio.gather(*(ask() for _ in range(10))) == [200] * 10
     assert most == 1
     await dashboard.stop()
-
-
-# ---------------------------------------------------------------- how long people wait
 
 
 async def test_a_turn_is_shown_as_what_was_said_and_a_waterfall_of_its_steps(

@@ -1,4 +1,4 @@
-"""What is shown of work: every event counts, in any number and order, and the figures agree with each other."""
+"""The progress display counts every event, in any order and number, and its figures agree with each other."""
 
 from __future__ import annotations
 

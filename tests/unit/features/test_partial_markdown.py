@@ -1,4 +1,4 @@
-"""The beginning of an answer as it is shown while the rest is written: nothing half open, no word lost, nothing refused."""
+"""A preview of an unfinished answer leaves no markup open, loses no word and is never refused."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def closed(shown: RenderablePrefix) -> str:
 
 
 def seen(markdown: str) -> str:
-    """What a reader sees, without white space and the frame of tables."""
+    """Return the visible text, without white space and table borders."""
     return "".join(one for one in render.render(markdown).text if not one.isspace() and one not in "│─┼|-")
 
 

@@ -1,4 +1,4 @@
-"""Promises in answers: found in English and Chinese, and never in what the bot only quotes, offers, asks or drafts."""
+"""Promises in answers are found in English and Chinese. Quotes, offers, questions and drafts do not count."""
 
 from __future__ import annotations
 

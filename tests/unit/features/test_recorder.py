@@ -1,4 +1,4 @@
-"""The recorder of requests writes many in one transaction, in order, and drops what the disk refuses."""
+"""The recorder writes many requests in one transaction, in order, and drops requests that the disk refuses."""
 
 from __future__ import annotations
 

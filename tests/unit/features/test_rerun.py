@@ -1,4 +1,4 @@
-"""A turn that is asked once more: nothing happens in it, and what comes of it stands beside what is recorded."""
+"""A rerun of a turn has no effects, and its answers are shown beside the recorded ones."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def result(call: Json, words: str) -> Message:
 
 
 def turn() -> RecordedTurn:
-    """A turn that looked for skills, and answered."""
+    """Return a turn that listed the skills and answered."""
     asked: list[Message] = [said("go")]
     records = []
     for number, block in enumerate((LOOK, SEND)):

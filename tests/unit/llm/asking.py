@@ -1,4 +1,4 @@
-"""What the tests of this room ask of models."""
+"""Helpers to build requests and to read replies."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def user(*words: str) -> Json:
 
 
 def ask(*messages: Json, **how: Any) -> ModelRequest:
-    """A request; text alone makes one user message."""
+    """Return a request. A plain text becomes one message of the user."""
     values: dict[str, Any] = {
         "model": "claude-sonnet-5-5",
         "max_tokens": 1_000,
@@ -33,7 +33,7 @@ SECOND_STEP = (
     {"role": "assistant", "content": [{"type": "tool_use", "id": CALL, "name": "look", "input": {"q": "é"}}]},
     {"role": "user", "content": [{"type": "tool_result", "tool_use_id": CALL, "content": "found"}]},
 )
-"""A conversation whose next answer is the second step of a turn."""
+"""A conversation before the second step of a turn."""
 
 
 def tool(name: str) -> Json:
@@ -45,7 +45,7 @@ async def items(model: Model, request: ModelRequest) -> list[Item]:
 
 
 async def reply_of(model: Model, request: ModelRequest | None = None) -> ModelReply:
-    """The one reply, which comes last."""
+    """Return the only reply, which must be the last item of the stream."""
     got = await items(model, request or ask())
     assert isinstance(got[-1], ModelReply)
     assert not any(isinstance(item, ModelReply) for item in got[:-1])
@@ -53,7 +53,7 @@ async def reply_of(model: Model, request: ModelRequest | None = None) -> ModelRe
 
 
 class ScriptedModel:
-    """A model that plays what it is given: each attempt a list of deltas, a reply or an error."""
+    """A fake model. Each attempt plays one list of deltas, a reply or an error."""
 
     def __init__(self, *attempts: Sequence[Item | errors.ModelError]) -> None:
         self.attempts = list(attempts)

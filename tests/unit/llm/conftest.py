@@ -28,7 +28,7 @@ async def model(server: AnthropicServer) -> AsyncIterator[AnthropicModel]:
 
 @pytest.fixture
 async def hasty(server: AnthropicServer) -> AsyncIterator[AnthropicModel]:
-    """Gives up a provider that is silent for a moment."""
+    """A client with a very short timeout for a silent provider."""
     client = _asking(server, 2.0)
     yield client
     await client.close()

@@ -1,4 +1,4 @@
-"""Attached files are put into a request where it leaves, and only within their own chat."""
+"""Attached files are inserted into a request just before it is sent, and only within their own chat."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def shown(media: str = "image/png") -> Json:
 
 
 async def sent(tmp_path: Path, *content: Json, chat: ChatKey = CHAT) -> Any:
-    """The content of the message that the model behind it gets."""
+    """Return the content of the message that the wrapped model receives."""
     store = ArtifactStore(tmp_path, disk=SystemDisk(), ids=UlidSource(), clock=FakeClock(), log=MemoryLog())
     await store.put(
         "AAEC", chat_key=CHAT, request_id=ULID, tool="attachment", tool_use_id=ULID, artifact_id=ULID
@@ -80,7 +80,7 @@ BROKEN = refused("Could not process image")
 
 
 async def turns(tmp_path: Path, *answers: Any, chats: int = 1) -> tuple[ScriptedModel, list[Any]]:
-    """The model that was asked once in each of so many chats about a file of each, and what each came to."""
+    """Ask once in each chat about a file of that chat. Return the model and the result of each."""
     log = MemoryLog()
     store = ArtifactStore(tmp_path, disk=SystemDisk(), ids=UlidSource(), clock=FakeClock(), log=log)
     model, came = ScriptedModel(*answers), list[Any]()

@@ -1,4 +1,4 @@
-"""What failures of providers mean, by their sentences, and by status, type, code and headers."""
+"""Failures of providers are classified by their sentences, and by status, type, code and headers."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ SENTENCES: dict[Kind, list[str]] = {
         "400 - - messages.1.content.0: Invalid `signature` in `thinking` block",
     ],
 }
-"""What providers say by what it means: status, tokens, window, words."""
+"""Error sentences of providers by their class. Each line has status, tokens, window and words."""
 
 BODIES: dict[str, Callable[[str], object]] = {
     "Anthropic's": lambda words: {
@@ -207,7 +207,7 @@ def test_the_longest_answer_is_learnt_from_the_refusal_of_a_longer_one(words: st
         ("billing_error", "linked_organization_spend_limit_reached", 402, errors.SpendLimit),
         ("invalid_request_error", "context_length_exceeded", 400, errors.ContextOverflow),
         ("request_too_large", "request_body_too_large_after_decoding", 413, errors.RequestTooLarge),
-        # A proxy carries everything with one status: the type counts.
+        # A proxy may use one status for all errors. The type then decides.
         ("rate_limit_error", None, 500, errors.RateLimited),
         ("authentication_error", None, 400, errors.ModelRefused),
         ("invalid_request_error", None, 413, errors.RequestTooLarge),

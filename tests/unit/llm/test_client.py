@@ -1,4 +1,4 @@
-"""The real library against the loopback Messages API: every way in which it can fail, and what comes of it."""
+"""The real library against the loopback Messages API: every kind of failure and its error."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ async def test_unknown_blocks_events_and_stop_reasons_pass_through(
     }
     assert (await reply_of(model)).stop_reason == "brand_new_reason"
     assert (await reply_of(model)).content == list(LONG.blocks)
-    # What came back can be sent back.
+    # A returned answer can be sent back in the history.
     history = (user("Hi"), {"role": "assistant", "content": reply.content}, user("And?"))
     assert (await reply_of(model, ask(*history))).stop_reason == "end_turn"
 

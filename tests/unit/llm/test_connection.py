@@ -1,4 +1,4 @@
-"""Whether the key works, whom the client talks to, and when it lets go."""
+"""The check of the key, the addresses that the client contacts, and the closing of its connections."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ async def test_a_provider_that_fails_is_no_provider_that_knows_nothing(
     with pytest.raises(errors.Overloaded):
         await model.facts("claude-sonnet-5-5")
     for method, asking in (("model", lambda: model.facts("claude-sonnet-5-5")), ("models", model.check)):
-        server.fail(method, action="cut", times=2)  # asked for again once, as a GET may be
+        server.fail(method, action="cut", times=2)  # aiohttp repeats a failed GET once
         with pytest.raises(errors.ModelUnreachable):
             await asking()
 
@@ -120,7 +120,7 @@ async def test_a_stream_that_is_given_up_is_closed_at_once(
     server.then(script.garble(script.pause(LONG, asyncio.Event(), after=5)))
     with pytest.raises(errors.StreamBroken) as caught:
         await reply_of(model)
-    # The error keeps every frame alive, so that it is not the garbage collector who closes.
+    # The error keeps every frame alive, so the client itself must close the connection, not the garbage collector.
     await server.until(lambda: server.requests[0].aborted)
     assert caught.value.retryable
 

@@ -1,4 +1,4 @@
-"""Prices of calls, and budgets of a day: looked at before each call, told at four fifths, asked about once they are spent."""
+"""Prices of calls, and daily budgets: checked before each call, reported at 80 %, and asked about when used up."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ CHAT = "slack:chat:C1:thread:1.1"
 
 
 class Desk:
-    """Operators who answer as they are told to, and one chat whose calls cost a dollar each."""
+    """Operators with prepared decisions, and one chat whose calls cost a dollar each."""
 
     def __init__(
         self, verdicts: list[Verdict], *, spent: float = 0.0, fails: bool = False, **limits: float
@@ -105,7 +105,7 @@ class Desk:
     async def call(
         self, turn: str = "", purpose: str = "turn", chat: str | None = CHAT, person: str | None = "slack:U1"
     ) -> bool:
-        """A call of the model that costs a dollar; False where it is not made."""
+        """Make a call that costs a dollar. Return False if the budget prevents it."""
         key = None if chat is None else ChatKey.parse(chat)
         who = None if person is None else UserRef.parse(person)
         with turn_scope(chat_key=key, request_id=turn or next(self.turns), person=who):

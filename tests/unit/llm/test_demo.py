@@ -1,4 +1,4 @@
-"""The demo model, played against a small world of tools."""
+"""The demo model in a small simulation of its tools."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ async def play(
     tools: Sequence[Json] = ALL,
     context: str = CONTEXT,
 ) -> list[Json]:
-    """A whole turn: the blocks that the model gave, one a step. `injected` is in view once history was loaded."""
+    """Run a whole turn, and return the model's blocks, one per step. `injected` is added to the history after
+    `chat_load_history`.
+    """
     before, given = list(history), list[Json]()
     turn = [user(context, words) if words else user(context)]
     answers = {"chat_send": ("Delivered (message 1).", False), "chat_load_history": ("Loaded 2", False)}
@@ -39,7 +41,7 @@ async def play(
             return given
         content, error = answers[block["name"]]
         if block["name"] == "chat_send" and not error:
-            return given  # A delivered message ends a turn.
+            return given  # a delivered message ends the turn
         if block["name"] == "chat_load_history":
             before += injected
         result: Json = {"type": "tool_result", "tool_use_id": block["id"], "content": content}
@@ -161,7 +163,7 @@ async def test_what_it_writes_down_of_a_conversation_is_what_people_said(purpose
 async def test_the_outcome_of_a_plain_request_is_shown(
     words: str, results: dict[str, str], calls: list[str] | None, shown: str
 ) -> None:
-    """A result with `!` is an error."""
+    """The result of the call is an error if it begins with `!`."""
     answers = {name: (said.removeprefix("!"), said.startswith("!")) for name, said in results.items()}
     blocks = await play(words, results=answers, tools=(*ALL, *map(tool, results)))
     assert called(blocks) == [*(calls or results), "chat_send"]

@@ -1,4 +1,4 @@
-"""Whether the model can be reached is known from how its last call ended."""
+"""The model's health follows from the result of its last call."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ async def test_an_account_that_is_refused_stays_in_trouble_until_there_is_an_ans
     with pytest.raises(type(error)):
         await items(model, ask())
     inner.attempts, left = [], inner.attempts
-    await model.poll()  # the provider lists its models all the same
+    await model.poll()  # the provider still lists its models
     assert model.trouble == ModelTrouble(str(error), of_account=True)
     inner.attempts = left
     await items(model, ask())

@@ -1,4 +1,4 @@
-"""From events to blocks, whatever the pieces."""
+"""Events of a stream become the same blocks, however the stream is cut into pieces."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ BEGIN: Json = {"type": "message_start", "message": MESSAGE}
 
 
 def call(raw: str, reason: str = "tool_use", given: Any = None) -> Accumulator:
-    """An answer of one tool call whose input comes as `raw`."""
+    """Return an answer with one tool call whose input has the text `raw`."""
     block = {"type": "tool_use", "id": "toolu_1", "name": "look", "input": {} if given is None else given}
     happened = [
         BEGIN,
@@ -247,8 +247,8 @@ def test_the_cost_is_linear_in_what_arrives() -> None:
         assert len(answer.content[0]["input"]["a"]) == pieces * 12
         return time.process_time() - begun
 
-    # A quadratic accumulator needs hundreds of times as long for this, each time that it is tried; a busy machine may
-    # take as long once.
+    # A quadratic accumulator always takes hundreds of times as long. A busy machine may take as long once, so one of three
+    # tries must be fast.
     small = min(seconds(2_000) for _ in range(3))
     assert any(seconds(40_000) < small * 20 * 6 + 0.5 for _ in range(3))
 

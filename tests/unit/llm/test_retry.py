@@ -38,7 +38,7 @@ async def test_a_failure_that_passes_is_tried_again(failure: errors.ModelError) 
     assert await run(model, clock, log) == [TextDelta("Hello"), REPLY]
     assert len(model.asked) == 3
     assert model.closed_streams == 3
-    # Two waits, each with its jitter.
+    # Two waits, each shortened or lengthened at random.
     assert 0.5 * 0.75 + 1.0 * 0.75 <= clock.monotonic() <= 0.5 * 1.25 + 1.0 * 1.25 + 0.2
     assert [entry.details["attempt"] for entry in log.of("llm_retry")] == [1, 2]
     assert log.of("llm_retry")[0].details["error"] == type(failure).__name__

@@ -1,4 +1,4 @@
-"""What is asked of an endpoint that writes recordings down, and what becomes of its failures."""
+"""Requests to a transcription endpoint, and its failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The way of a request over the wire: answers that are none, names that are not found, proxies, and whom the key is sent to."""
+"""Requests over the network: invalid responses, unknown host names, proxies, and the hosts that get the key."""
 
 from __future__ import annotations
 
@@ -105,14 +105,14 @@ async def test_a_name_server_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPa
 
 
 def bare(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No proxy is set in the environment."""
+    """Remove all proxies from the environment."""
     for name in PROXIES:
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.lower(), raising=False)
 
 
 def everywhere(monkeypatch: pytest.MonkeyPatch, port: int) -> None:
-    """Each name but an address is that of a port of this machine."""
+    """Resolve every host name to this port of this machine."""
 
     async def resolved(_: Any, host: Any, wanted: int, **__: Any) -> list[Any]:
         there = port if "example" in str(host) else wanted

@@ -1,4 +1,4 @@
-"""The window is what ship.json, the provider's list and its refusals say; what was learned survives a restart."""
+"""The context window is learned from ship.json, the provider's list and its refusals, and survives a restart."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ ADA, GRACE, CHANNEL, PRIVATE = "U0ADA", "U0GRACE", "C0TEAM", "G0SECRET"
 
 
 class Intake(RecordingIntake):
-    """Cannot write the next `broken` times; the server's waiters hear of everything."""
+    """An intake whose next `broken` writes fail. It reports each event to the server's waiters."""
 
     def __init__(self, server: SlackServer) -> None:
         super().__init__()
@@ -58,7 +58,9 @@ class Intake(RecordingIntake):
 
 @dataclass
 class Stage:
-    """A workspace with two people, their direct messages, a public and a private channel; a channel on it."""
+    """A workspace with two people, their direct messages, a public and a private channel, and a Slack channel connected to
+    it.
+    """
 
     server: SlackServer
     clock: FakeClock
@@ -74,18 +76,18 @@ class Stage:
     private: str = PRIVATE
 
     async def arrived(self, count: int = 1) -> list[Inbound]:
-        """Wait until everything is acked and `count` inbound were taken in."""
+        """Wait until all events are acknowledged and the intake has accepted `count` messages."""
         await self.server.until(lambda: not self.server.unacked() and len(self.intake.accepted) >= count)
         return self.intake.accepted
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Wait for something on the client's side, which tells nobody when it changes."""
+        """Wait for a condition in the client, which reports no changes."""
         async with asyncio.timeout(90):
             while not condition():  # noqa: ASYNC110
                 await asyncio.sleep(0.001)
 
     async def settled(self) -> list[Inbound]:
-        """Wait until everything is acked."""
+        """Wait until all events are acknowledged."""
         return await self.arrived(0)
 
 
@@ -115,7 +117,7 @@ async def server(clock: FakeClock) -> AsyncIterator[SlackServer]:
 
 @pytest.fixture
 async def idle(server: SlackServer, clock: FakeClock, tmp_path: Path) -> AsyncIterator[Stage]:
-    """The stage before the channel has started."""
+    """A stage whose channel has not started."""
     log = MemoryLog()
     made: list[SlackChannel] = []
 

@@ -1,4 +1,4 @@
-"""Buttons, thumbs, task cards and the Home tab; a workspace that refuses blocks gets words."""
+"""Buttons, thumbs, task cards and the Home tab. If a workspace refuses blocks, people get text."""
 
 from __future__ import annotations
 

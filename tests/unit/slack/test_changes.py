@@ -1,4 +1,4 @@
-"""Edits and deletions: what counts as one, whose it is, and which message it is about."""
+"""Edits and deletions: which events count, who caused them, and which message they concern."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_change_has_the_place_and_the_id_of_its_message_and_keys_of_its_own(
 ) -> None:
     first = {name: part for name, part in extra.items() if name != "reply_count"}
     if first.get("thread_ts") == TS:
-        del first["thread_ts"]  # nobody had replied yet
+        del first["thread_ts"]  # nobody has replied yet
     original = said(post("<@U0SHIP> 你好", **first), channel)
     edit = changed(post("<@U0SHIP> 再见", **extra, **EDITED), post("<@U0SHIP> 你好", **extra), channel)
     gone = deleted(post("<@U0SHIP> 你好", **extra), channel)
@@ -76,15 +76,15 @@ def test_a_change_has_the_place_and_the_id_of_its_message_and_keys_of_its_own(
 @pytest.mark.parametrize(
     ("after", "before"),
     [
-        (post("same", **EDITED), post("same")),  # only a file or a block was touched
+        (post("same", **EDITED), post("same")),  # only a file or block changed
         (post("see https://a.b", attachments=[{"title": "unfurled"}]), post("see https://a.b")),
         (post("edited before", attachments=[{}], **EDITED), post("edited before", **EDITED)),
-        (post("new words"), post("old words")),  # no mark of an edit: not by a person
+        (post("new words"), post("old words")),  # no `edited` field, so no person edited it
         (post("pinned", subtype="channel_topic", **EDITED), post("topic", subtype="channel_topic")),
-        (post("x", thread_ts=TS, reply_count=1), post("x")),  # somebody replied
+        (post("x", thread_ts=TS, reply_count=1), post("x")),  # a reply changed only the counter
         (post("said too", subtype="thread_broadcast", thread_ts=TS), post("said too", thread_ts=TS)),
         (post("mine", bot_id="B0SHIP", **EDITED), post("mi", bot_id="B0SHIP")),
-        (post("x", edited={"user": "U0EVE", "ts": LATER}), post("y")),  # somebody else did it
+        (post("x", edited={"user": "U0EVE", "ts": LATER}), post("y")),  # somebody else edited it
     ],
 )
 def test_what_is_no_edit_of_a_person_for_the_bot_is_passed_over(

@@ -1,4 +1,4 @@
-"""Starting, losing the socket, replacing it, stopping: the real library on the loopback server."""
+"""Start and stop of the channel, and loss and replacement of its socket, with the real library and the loopback server."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def test_a_token_of_a_person_is_refused(idle: Any) -> None:
         ("apps.connections.open", {"status": 200, "body": {"ok": True, "url": "ws://192.0.2.1/link"}}),
         ("apps.connections.open", {"status": 200, "body": {"ok": True}}),
         ("link", {"status": 500}),
-        # Twice, for aiohttp itself asks again once.
+        # aiohttp itself repeats the request once, so two cuts are needed.
         ("link", {"action": "cut", "times": 2}),
     ],
 )

@@ -1,4 +1,4 @@
-"""A message is read as a person reads it: its blocks, mentions, channels and addresses."""
+"""The text of a message as a person reads it: blocks, mentions, channels and addresses."""
 
 from __future__ import annotations
 

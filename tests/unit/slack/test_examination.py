@@ -1,4 +1,4 @@
-"""Slack's tokens are examined where they are used, and nothing is opened or posted."""
+"""`examine` tries Slack's tokens without opening a socket or posting a message."""
 
 from __future__ import annotations
 

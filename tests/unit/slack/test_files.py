@@ -1,4 +1,4 @@
-"""Files of messages: the token goes to Slack's own hosts alone, and what Slack says instead of a refusal is seen."""
+"""Files of messages: only Slack's own hosts get the token, and refusals that Slack sends as pages are recognised."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Events over HTTP: what Slack signs is taken in, and nothing else."""
+"""Events over HTTP are accepted only with Slack's signature."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def settings(**changes: Any) -> dict[str, Any]:
 
 @dataclass
 class Door:
-    """The stage, started with a webhook, and whoever knocks there."""
+    """A stage with a webhook, and a client that posts to it."""
 
     stage: Any
     url: str
@@ -41,7 +41,7 @@ class Door:
 
 @pytest.fixture
 async def unknown_door(idle: Any) -> AsyncIterator[Door]:
-    """The door before Slack has posted anything."""
+    """A webhook to which Slack has not posted yet."""
     idle.slack = idle.make(**settings())
     await idle.slack.start(idle.intake)
     port = next(entry.details["port"] for entry in idle.log.of("channel") if "port" in entry.details)

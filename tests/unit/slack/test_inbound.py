@@ -1,4 +1,4 @@
-"""Payloads as `Inbound`, without a server: what the others do not reach."""
+"""Conversion of payloads to `Inbound`s without a server, for cases that other tests do not cover."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_a_command_in_a_direct_chat_is_about_the_chat_unless_it_stands_in_a_thre
         ("<@U0SHIP> !help me", "help", "me"),
         ("<@U0SHIP|shipmate>: !help", "help", ""),
         ("!deny 理由 🚫", "deny", "理由 🚫"),
-        ("!aprove W6AG6Q", "aprove", "W6AG6Q"),  # misspelt
+        ("!aprove W6AG6Q", "aprove", "W6AG6Q"),  # a misspelt command
     ],
 )
 def test_a_command_begins_with_an_exclamation_mark(text: str, name: str, args: str) -> None:
@@ -288,7 +288,7 @@ def test_a_thread_is_read_in_order_and_without_what_is_no_message() -> None:
 async def test_a_name_that_was_not_reached_is_asked_for_again(
     server: SlackServer, client: AsyncWebClient
 ) -> None:
-    # Twice, for aiohttp itself asks again once.
+    # aiohttp itself repeats the request once, so two cuts are needed.
     server.fail("users.info", action="cut", times=2)
     server.limit("users.info")
     names = People(client, MemoryLog(), FakeClock())

@@ -1,4 +1,4 @@
-"""Messages and arrivals as the gateway gets them."""
+"""Messages and joins in the form in which the gateway receives them."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def test_an_edit_and_an_earlier_message_have_the_names_too(stage: Any) -> 
 
 async def test_what_is_said_after_a_message_does_not_pass_it_while_its_name_is_asked_for(stage: Any) -> None:
     await stage.server.say("<@U0SHIP> hi", channel=stage.channel, user=stage.grace)
-    await stage.arrived(1)  # her name is known
+    await stage.arrived(1)  # her name is in the cache now
     stage.server.fail("users.info", action="hang")
     asked = len(stage.server.called("users.info"))
     await stage.server.say("<@U0SHIP> one", channel=stage.channel, user=stage.ada)
@@ -68,7 +68,7 @@ async def test_what_is_said_after_a_message_does_not_pass_it_while_its_name_is_a
     await stage.server.say("<@U0SHIP> two", channel=stage.channel, user=stage.grace)
     await stage.server.say("!stop", channel=stage.channel, user=stage.ada)
     await stage.server.say("elsewhere", channel=stage.server.add_im(stage.grace), user=stage.grace)
-    await stage.server.until(lambda: len(stage.intake.accepted) == 2)  # another chat waits for nothing
+    await stage.server.until(lambda: len(stage.intake.accepted) == 2)  # the other chat does not wait
     await stage.clock.advance(1)
     heard = [(message.text, message.user_name) for message in await stage.arrived(5)]
     assert heard == [("hi", "غريس"), ("elsewhere", "غريس"), ("one", None), ("two", "غريس"), ("!stop", None)]

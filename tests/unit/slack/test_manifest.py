@@ -95,7 +95,7 @@ def test_the_app_manifest_of_a_webhook_names_its_address_everywhere() -> None:
 
 
 def methods_used() -> set[str]:
-    """Methods of the Web API that the channel's code names: as a method of the library's client, or in an address."""
+    """Return the Web API methods in the channel's code: methods of the library's client, and names in addresses."""
     found = set[str]()
     for module in sorted(Path(slack.__file__).parent.glob("*.py")):
         for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
@@ -108,7 +108,7 @@ def methods_used() -> set[str]:
                 found.add(node.attr.replace("_", "."))
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):
                 found |= set(re.findall(r"^/([a-z]+(?:\.[a-zA-Z]+)+)$", node.value))
-    # That of the app token, whose scope no manifest can ask for.
+    # This method needs the app token, whose scope a manifest cannot request.
     return found - {"apps.connections.open"}
 
 

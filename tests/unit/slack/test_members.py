@@ -1,4 +1,4 @@
-"""Whose conversations are whose, as Slack tells it at that moment; and where messages can be looked at."""
+"""Membership of people in conversations, as Slack reports it at that moment, and links to messages."""
 
 from __future__ import annotations
 

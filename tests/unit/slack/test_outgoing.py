@@ -1,4 +1,4 @@
-"""What goes out: the real library on the loopback server."""
+"""Outgoing messages: the real library with the loopback server."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.timers import leap_until_done
 
 @pytest.fixture
 async def asked(stage: Any) -> str:
-    """A question in direct messages."""
+    """Return a question in a direct chat."""
     return str(await stage.server.say("?", channel=stage.direct, user=stage.ada))
 
 
@@ -31,7 +31,7 @@ async def test_a_file_that_another_row_has_is_not_taken_for_one_that_is_like_it(
     if named == "by the message":
         place = stage.server.replies(stage.direct)[-1].ts
     second = replace(first, id="OUT2", claimed=frozenset({place}))
-    again = stage.make()  # nothing is known in memory
+    again = stage.make()  # a new channel with an empty memory
     await again.start(stage.intake)
     assert await again.find(second) is None
     assert (await again.find(replace(second, claimed=frozenset()))) is not None
@@ -108,7 +108,7 @@ async def test_a_conversation_that_is_closed_to_the_bot_is_gone(stage: Any, out:
         "missing_scope",
         "msg_too_long",
         "restricted_everything",
-        # Of one thread, or of what stands outside of threads: the conversation goes on.
+        # The error concerns one thread, or the messages outside of threads. The conversation continues.
         "restricted_action_thread_locked",
         "restricted_action_thread_only_channel",
     ],

@@ -1,4 +1,4 @@
-"""Payloads that Slack never sends: each is read, ignored or kept as a dead letter."""
+"""Payloads that Slack never sends: each is read, ignored or stored as a dead letter."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def paths(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 def broken(payload: Any) -> Iterator[Any]:
-    """The payload with each field removed, and with each field wrong in each way."""
+    """Yield the payload with each field removed, and with each field replaced by wrong values."""
     for path in paths(payload):
         for wrong in ("remove", *WRONG):
             damaged = copy.deepcopy(payload)
@@ -50,7 +50,7 @@ def broken(payload: Any) -> Iterator[Any]:
 
 
 async def recorded(stage: Any) -> list[Any]:
-    """One payload of each kind."""
+    """Return one payload of each kind."""
     server = stage.server
     files = [{"id": "F1", "name": "a.png", "mimetype": "image/png", "size": 1}]
     root = await server.say("hello", channel=stage.direct, user=stage.ada, files=files)

@@ -85,7 +85,7 @@ def test_what_people_read_stays(text: str) -> None:
     clean = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     assert len(rendered) <= render.size(text)
     strip = str.maketrans("", "", "!\u200b")
-    # In a link, signs of direction could make one address look like another.
+    # In a link, direction marks could make one address look like another.
     assert without_direction(rendered.translate(strip)) == without_direction(clean.translate(strip))
     assert "\ud83d" not in rendered
 

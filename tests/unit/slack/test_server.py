@@ -1,4 +1,4 @@
-"""The loopback server is as strict as Slack, asked by the real library."""
+"""The loopback server is as strict as Slack, tested with the real library."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def refused(call: Any) -> str:
 
 
 async def opened(server: SlackServer, session: aiohttp.ClientSession) -> aiohttp.ClientWebSocketResponse:
-    """A socket after `hello`."""
+    """Return a socket that has received `hello`."""
     client = AsyncWebClient(base_url=server.api_url, session=session, retry_handlers=[])
     answer = await client.apps_connections_open(app_token=server.app_token)
     socket = await session.ws_connect(answer["url"])

@@ -1,4 +1,4 @@
-"""Answers and progress that grow in direct messages as Slack's streams: whatever fails on the way, the end is whole and one message."""
+"""Answers in direct messages that grow as Slack streams. Whatever fails, the final answer is complete and in one message."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def asked(stage: Any) -> str:
 
 @pytest.fixture
 def live(stage: Any, out: Any, asked: str) -> Callable[[str], Outbound]:
-    """An answer that is being written."""
+    """An unfinished answer."""
 
     def make(sure: str) -> Outbound:
         message: Outbound = replace(
@@ -81,7 +81,7 @@ async def test_an_answer_that_became_another_one_is_edited(
 
 
 async def test_no_link_is_ever_in_a_stream(stage: Any, out: Any, asked: str, live: Any) -> None:
-    """Slack might fetch what it leads to, with what the model put into it."""
+    """Slack might fetch the link, which may contain text of the model."""
     linked = "One thing first. See https://example.com/secret and"
     sent = await stage.slack.send(live(STATES[0]))
     await stage.slack.edit(live(linked), sent.message_id)
@@ -154,7 +154,7 @@ async def test_a_stream_of_another_row_or_of_before_is_not_found_by_the_same_wor
     stage: Any, live: Any
 ) -> None:
     before = await stage.slack.send(live(STATES[2]))
-    again = stage.make()  # to whom no stream is known
+    again = stage.make()  # a new channel, which knows no stream
     await again.start(stage.intake)
     sought = replace(live(STATES[2]), id="OUT9")
     assert await again.find(sought) == before
@@ -179,7 +179,7 @@ FAULTS: dict[str, dict[str, Any]] = {
 
 
 async def shown(slack: Any, message: Outbound, place: str | None) -> str | None:
-    """What is only for show is tried once; where it stands."""
+    """Try once to send or edit a preview. Return the message's id, if it is known."""
     try:
         if place is None:
             return str((await slack.send(message)).message_id)
@@ -193,7 +193,7 @@ async def shown(slack: Any, message: Outbound, place: str | None) -> str | None:
 
 
 async def delivered(slack: Any, message: Outbound, place: str | None) -> None:
-    """An end is tried until it is there."""
+    """Try to send or edit the final message until that succeeds."""
     for _ in range(6):
         try:
             await (slack.send(message) if place is None else slack.edit(message, place))

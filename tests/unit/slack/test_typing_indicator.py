@@ -1,4 +1,4 @@
-"""The sign of work, and the stop button that comes with it."""
+"""The typing indicator and its stop button."""
 
 from __future__ import annotations
 

@@ -201,9 +201,6 @@ def _author(update: dict[str, Any]) -> Any:
     return message["from"]["id"]
 
 
-# -- through the poll ----------------------------------------------------------------------------------------
-
-
 async def test_an_edit_that_takes_the_mention_away_still_reaches_the_bot(bed: Bed) -> None:
     number = bed.server.say("@shipmate_bot go on", chat_id=GROUP)["message"]["message_id"]
     other = bed.server.say("chatter", chat_id=GROUP)["message"]["message_id"]

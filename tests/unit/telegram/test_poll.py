@@ -201,9 +201,6 @@ async def test_a_webhook_is_taken_down_and_what_waited_for_it_is_kept(idle: Bed)
     assert idle.server.hook.url == ""
 
 
-# -- the end -------------------------------------------------------------------------------------------------
-
-
 async def test_a_pause_takes_in_no_more_and_confirms_what_it_took(bed: Bed) -> None:
     bed.server.fail("getUpdates", action="hang")
     bed.server.say("before")

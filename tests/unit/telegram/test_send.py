@@ -222,9 +222,6 @@ async def test_a_reason_of_any_length_and_kind_fits_a_line_of_the_log(bed: Bed, 
     assert "\n" not in reason
 
 
-# -- the sign of work ----------------------------------------------------------------------------------------
-
-
 async def test_typing_is_shown_in_the_topic(bed: Bed) -> None:
     bed.server.topic(GROUP, 7)
     await bed.channel.indicate({"chat_id": str(GROUP), "message_thread_id": "7"}, working=True)
@@ -251,9 +248,6 @@ async def test_a_chat_that_must_wait_sees_no_typing(chat: Bed) -> None:
     await chat.clock.advance(7)
     await chat.channel.indicate({"chat_id": "1001"}, working=True)
     assert len(chat.server.called("sendChatAction")) == 2
-
-
-# -- long text -----------------------------------------------------------------------------------------------
 
 
 def fits(part: str) -> bool:
@@ -336,9 +330,6 @@ async def test_a_change_whose_form_is_refused_is_made_plain(chat: Bed) -> None:
     chat.server.fail("editMessageText", **refusal(400, "Bad Request: can't parse entities"))
     await chat.channel.edit(message("**all** of it"), sent.message_id)
     assert chat.server.visible()[0].text == "**all** of it"
-
-
-# -- drafts --------------------------------------------------------------------------------------------------
 
 
 async def test_a_service_without_drafts_is_asked_once(chat: Bed) -> None:

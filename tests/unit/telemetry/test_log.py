@@ -297,7 +297,7 @@ def test_past_days_are_compressed_once_they_are_over(make: Make, tmp_path: Path,
     log = make()
     log.write("a", "one")
     assert log.flush()
-    clock.jump(12 * 3_600)  # midnight: lines of the day before may still come
+    clock.jump(12 * 3_600)  # midnight: lines of the previous day may still arrive
     log.write("a", "two")
     assert log.flush()
     assert log.sweep() == 0

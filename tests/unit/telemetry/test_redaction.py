@@ -17,7 +17,7 @@ from bot.telemetry import LogRedactor, Redactor
 from bot.telemetry.redaction import MARK, forms
 from tests.shares import examples
 
-# What real tokens are made of, and some of what people put into passwords.
+# Characters of real tokens, and some characters of people's passwords.
 SECRETS = st.text(
     alphabet=string.ascii_letters + string.digits + '-_:+/=@!&%"\\ é密🔑', min_size=8, max_size=60
 )
@@ -158,8 +158,8 @@ def test_the_log_leaves_ordinary_text_alone(harmless: str) -> None:
 def test_of_a_text_that_goes_on_no_secret_shows_even_partly(
     secrets: list[str], pieces: list[str | int], cuts: list[float]
 ) -> None:
-    """Secrets, in any form, and beginnings of them, cut anywhere: what is shown is always the beginning of the whole as
-    it will be.
+    """Texts contain secrets in any form and beginnings of secrets, cut anywhere. Each preview must be a beginning of the
+    final text.
     """
     secrets = [text.clean(one) for one in secrets]
     redact = Redactor(secrets)

@@ -1,4 +1,4 @@
-"""The Messages API on a clock that stands, and a bare client."""
+"""Fixtures: the Messages API with a clock that stands still, and a bare HTTP client."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def body(*messages: Json, **more: Any) -> Json:
 
 
 class Caller:
-    """A bare client: what the server really says."""
+    """A bare HTTP client that shows the server's real responses."""
 
     def __init__(self, server: AnthropicServer, session: aiohttp.ClientSession) -> None:
         self.server, self.session = server, session

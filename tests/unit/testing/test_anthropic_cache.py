@@ -1,4 +1,4 @@
-"""What is cached, for how long, and what thinking is bound to."""
+"""The fake provider's cache: its content, its lifetime, and the position to which thinking is bound."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bot.testing.anthropic import AnthropicServer
 from bot.testing.clock import FakeClock
 from tests.unit.testing.messages import CACHE, HOUR, Caller, assistant, body, text, user
 
-LONG = "word " * 2_000  # 2,500 tokens and a few
+LONG = "word " * 2_000  # slightly more than 2,500 tokens
 
 
 async def test_the_cache_is_written_read_and_forgotten(caller: Caller, clock: FakeClock) -> None:

@@ -1,4 +1,4 @@
-"""Failpoints, and a clock that can be pushed."""
+"""Failpoints, and a clock that tests can advance."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bot.testing.faults import Fault, Faults
 
 
 class Platform:
-    """A channel as far as it matters here."""
+    """A minimal channel."""
 
     name = "slack"
 

@@ -210,8 +210,6 @@ async def test_what_is_long_is_searched_for_secrets_beside_all_else() -> None:
     assert not [length for on_the_loop, length in long_ones if on_the_loop]
 
 
-# ------------------------------------------------------------ failures
-
 SECRET = "canary-5f0e1d-secret"
 
 
@@ -299,9 +297,6 @@ async def test_of_long_outputs_head_and_tail_are_shown_and_the_whole_is_kept(too
     page = await tools.read(shown.rpartition("artifact ")[2].partition(",")[0], grep="line 2500 ")
     assert page["content"].count("line 2500 字") == 2
     assert ToolResult.of(result).omission is None
-
-
-# ------------------------------------------------------------ progress
 
 
 @pytest.mark.parametrize(

@@ -82,8 +82,6 @@ def desk(tmp_path: Path, tools: Workbench) -> Desk:
     return made
 
 
-# ------------------------------------------------------------------ where paths lead
-
 OUTSIDE = (  # noqa: SIM905 - a list would take a page
     ".. ../outside/secret.txt src/../../outside/secret.txt /etc/passwd / ./../outside "
     "src/../../../../../../etc/passwd out/secret.txt out file-out loop/../../outside/secret.txt"
@@ -205,9 +203,6 @@ async def test_what_is_no_file_is_refused_without_waiting(desk: Desk) -> None:
     assert "ENAMETOOLONG" in await desk.refused("read_file", path="n" * 300)
 
 
-# ------------------------------------------------------------------ read_file
-
-
 async def test_a_file_is_read_by_lines(desk: Desk) -> None:
     desk.write("many.txt", "".join(f"line {number}\n" for number in range(1, 6)))
     assert await desk.said("read_file", path="many.txt", offset=2, limit=2) == (
@@ -288,9 +283,6 @@ async def test_other_encodings_are_recognised_and_damaged_text_is_marked(desk: D
     assert said.endswith("漢字 words�")
 
 
-# ------------------------------------------------------------------ list_dir, search_files
-
-
 async def test_huge_folders_are_bounded(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(700):
         desk.write(f"many/{number:04}", "")
@@ -356,9 +348,6 @@ async def test_tools_tell_what_they_touched(desk: Desk) -> None:
     await desk.said("read_file", path="src/main.py")
     await desk.said("list_dir", path="src")
     assert desk.bench.touched == [desk.root / "src/main.py", desk.root / "src"]
-
-
-# ------------------------------------------------------------------ write_file, edit_file
 
 
 @pytest.fixture

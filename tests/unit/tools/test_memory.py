@@ -186,9 +186,6 @@ async def test_what_is_private_does_not_move_into_a_chat(direct: Turn) -> None:
     )
 
 
-# ------------------------------------------------------------ whose words a note repeats
-
-
 def said(request_id: str, words: str, user_id: str | None = "U1") -> Message:
     facts: Json = {"requestId": request_id, "userId": user_id}
     head = {"type": "text", "text": f"<turn_context>{json.dumps(facts)}</turn_context>"}

@@ -159,7 +159,7 @@ def test_a_search_that_would_look_into_a_closed_folder_is_closed() -> None:
     closed = rules(deny=["search_files(src/secret/)", "search_files(*.pem)"])
     assert outcome(closed, call("search_files", "src")) == "deny"
     assert outcome(closed, call("search_files")) == "deny"
-    assert outcome(closed, call("search_files", "docs")) == "ask"  # there may be a .pem in it
+    assert outcome(closed, call("search_files", "docs")) == "ask"  # the folder may contain a .pem file
     assert outcome(rules(deny=["search_files(src/*/key)"]), call("search_files", "src/a")) == "ask"
 
 

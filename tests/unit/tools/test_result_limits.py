@@ -111,9 +111,6 @@ async def test_an_artifact_holds_no_secret(tools: Workbench) -> None:
     assert "sk-1" not in await all_of(tools, str(found(result).artifact))
 
 
-# ------------------------------------------------------------ the room of a step
-
-
 async def step(tools: Workbench, *answers: Any) -> list[Json]:
     """Run one step of tools that return these texts or raise these errors."""
     made = [

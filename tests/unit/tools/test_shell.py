@@ -28,9 +28,6 @@ def bare(desk: Desk) -> Desk:
     return desk
 
 
-# ------------------------------------------------------------------ isolated
-
-
 @isolated
 async def test_a_command_works_in_the_project(desk: Desk) -> None:
     assert await desk.said("cat seen.txt") == "seen"
@@ -121,7 +118,7 @@ async def test_a_simple_command_runs_without_a_shell_and_a_missing_one_is_told(d
 @isolated
 async def test_at_its_limit_all_of_it_is_killed(desk: Desk) -> None:
     said = ""
-    for seconds in (2, 8, 32):  # a loaded machine needs some to start it at all
+    for seconds in (2, 8, 32):  # a busy machine needs several seconds to start the command
         said = await desk.failed(
             f"(setsid sleep {MARK} &) ; echo begun; sleep {MARK}", timeoutMs=seconds * 1_000
         )
@@ -157,7 +154,7 @@ async def test_where_no_proc_may_be_mounted_it_goes_without(desk: Desk) -> None:
 
 @isolated
 async def test_our_own_code_is_not_for_commands_to_change(desk: Desk) -> None:
-    """Hidden names inside the code and beside it make no difference."""
+    """The code contains hidden names, and there are hidden names beside it. Neither makes a difference."""
     code = desk.root / "deep/er/.venv/lib"
     code.mkdir(parents=True)
     (code / "x.py").write_text("ours")
@@ -181,9 +178,6 @@ def test_network_is_given_only_where_it_is_granted(tmp_path: Path) -> None:
     for network in (False, True):
         ports = cast("ToolPorts", SimpleNamespace(isolation=Isolation(tmp_path, network=network)))
         assert ("without network" in run_shell.run_shell(ports).description) is not network
-
-
-# ------------------------------------------------------------------ limits
 
 
 LIMITED = {
@@ -216,9 +210,6 @@ async def test_it_can_do_nothing_to_what_stands_around_it(desk: Desk) -> None:
     assert "alive" in said["content"] or said["is_error"]
     assert (desk.root / "seen.txt").read_text() == "seen\n"
     assert CANARY not in (await desk.call("umount .env; cat .env; mount"))["content"]
-
-
-# ------------------------------------------------------------------ any process
 
 
 async def test_the_environment_is_clean_without_isolation_too(bare: Desk) -> None:

@@ -49,9 +49,6 @@ async def test_the_wall_is_no_program_of_the_project(desk: Desk, monkeypatch: py
     assert not (desk.root / "planted").exists()
 
 
-# ------------------------------------------------------------------ room
-
-
 @isolated
 @pytest.mark.parametrize("place", ["/tmp", "/dev/shm"])
 async def test_what_is_in_memory_is_bounded(desk: Desk, place: str) -> None:
@@ -88,9 +85,6 @@ async def test_a_command_that_fills_the_disk_with_empty_files_ends(
     await all_ended()
 
 
-# ------------------------------------------------------------------ processes
-
-
 @isolated
 async def test_a_bomb_of_processes_is_put_out_for_root_too(desk: Desk) -> None:
     desk.isolation.limits = ShellLimits(processes=40)
@@ -113,9 +107,6 @@ async def test_a_command_ends_if_its_limits_cannot_be_checked(
     monkeypatch.setattr("bot.tools.isolation._threads", lost)
     assert "ESTALE" in await desk.failed(f"sleep {MARK}")
     await all_ended()
-
-
-# ------------------------------------------------------------------ calls
 
 
 @isolated
@@ -178,9 +169,6 @@ def test_a_machine_that_is_not_known_has_no_filter() -> None:
         assert len(isolation.syscall_filter(name) or b"") % 8 == 0
 
 
-# ------------------------------------------------------------------ the machine
-
-
 @isolated
 async def test_nothing_of_the_machine_can_be_set_or_changed(desk: Desk) -> None:
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
@@ -218,9 +206,6 @@ async def test_it_inherits_nothing_but_its_outputs(desk: Desk) -> None:
         lines = "import os\nfor n in range(3, 300):\n try: print(n, os.fstat(n))\n except OSError: pass"
         said = await desk.said(f"python3 - <<'X'\n{lines}\nX")
     assert said == "It ended well and printed nothing."
-
-
-# ------------------------------------------------------------------ what it may not see
 
 
 @isolated
@@ -356,9 +341,6 @@ def test_other_names_are_not(name: str) -> None:
     assert not file_access.is_hidden(name)
 
 
-# ------------------------------------------------------------------ a kill
-
-
 def test_what_a_killed_command_made_is_set_aside_before_it_is_read(tmp_path: Path) -> None:
     (tmp_path / ".ship").mkdir()
     (tmp_path / "ship.json").write_text('{"name": "ours"}')
@@ -382,9 +364,6 @@ def test_a_note_that_is_none_sweeps_nothing(tmp_path: Path, words: str) -> None:
     (tmp_path / ".ship/commands.json").write_text(words, encoding="latin-1")
     (tmp_path / ".env").touch()
     assert file_access.sweep(tmp_path) == {}
-
-
-# ------------------------------------------------------------------ other names of what is ours
 
 
 @isolated

@@ -41,7 +41,7 @@ async def browser(channel: Channel) -> AsyncIterator[Browser]:
 
 @pytest.fixture
 async def locked(tmp_path: Path, clock: FakeClock, intake: RecordingIntake) -> AsyncIterator[Channel]:
-    """A channel that wants a token."""
+    """A channel that requires a token."""
     channel = MANIFEST.build(WebSettings(port=0, token=TOKEN), surroundings(tmp_path, clock))
     await channel.start(intake)
     yield channel
@@ -50,6 +50,6 @@ async def locked(tmp_path: Path, clock: FakeClock, intake: RecordingIntake) -> A
 
 @pytest.fixture
 async def stranger(locked: Channel) -> AsyncIterator[Browser]:
-    """A browser in front of a channel that wants a token."""
+    """A browser without the token."""
     async with Browser(locked) as browser:
         yield browser

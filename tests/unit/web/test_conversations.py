@@ -1,4 +1,4 @@
-"""The conversations of a browser's person, and the messages that are kept of each."""
+"""The conversations of a browser's user, and the stored messages of each."""
 
 from __future__ import annotations
 

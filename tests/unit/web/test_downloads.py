@@ -1,4 +1,4 @@
-"""A browser displays or saves a file of its chat: the file's bytes decide, not its name."""
+"""A browser displays or saves a file of its chat. The file's bytes decide, not its name."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def connections(clock: FakeClock) -> Connections:
 async def channel(
     tmp_path: Path, clock: FakeClock, intake: RecordingIntake, connections: Connections
 ) -> AsyncIterator[Channel]:
-    """A channel whose server goes by `clock`."""
+    """A channel whose server uses the fake clock."""
     around = replace(surroundings(tmp_path, clock), serve=connections.server)
     channel = MANIFEST.build(WebSettings(port=0), around)
     await channel.start(intake)
@@ -49,7 +49,7 @@ async def channel(
 
 @pytest.fixture
 async def place(channel: Channel, browser: Browser, intake: RecordingIntake) -> str:
-    """The address of a file of 20 MB."""
+    """Return the address of a file of 20 MB."""
     await browser.say("a table, please", "m1")
     message = replace(reply(intake.accepted[0], ""), file=OutgoingFile("table.csv", "text/csv", BYTES))
     sent = await channel.send(message)
@@ -97,14 +97,14 @@ def picture(kind: str, **how: Any) -> bytes:
 
 
 def lying() -> bytes:
-    """A photo whose EXIF data say that it is shown turned by 90 degrees."""
+    """Return a photo whose EXIF data turn it by 90 degrees."""
     exif = Image.Exif()
     exif[0x010F], exif[0x0112] = "a camera", 6
     return picture("JPEG", exif=exif, icc_profile=bytes(70_000))
 
 
 def png_of(width: int, height: int) -> bytes:
-    """The beginning of a PNG of this size, whatever follows it."""
+    """Return the beginning of a PNG of this size."""
     return picture("PNG")[:16] + struct.pack(">II", width, height) + picture("PNG")[24:]
 
 
@@ -136,7 +136,7 @@ SAVED = [
 
 
 async def served(browser: Browser, id_: str) -> tuple[str, str, str, bytes]:
-    """The type of a file, how the browser is to take it, its policy, and its bytes."""
+    """Return the content type of a file, its disposition, its content policy and its bytes."""
     async with browser.http.get(f"{browser.url}/api/files/{id_}") as answer:
         assert answer.status == 200
         assert answer.headers["X-Content-Type-Options"] == "nosniff"

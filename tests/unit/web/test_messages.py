@@ -1,4 +1,4 @@
-"""Messages in, answers out."""
+"""Messages to the gateway, and its answers."""
 
 from __future__ import annotations
 
@@ -28,9 +28,6 @@ HOSTILE = (
     "data: line\n\nevent: message\ndata: {}\n\n\u2028\u2029\r\n\0",
     "\u202egnp.exe\u202c مرحبا שלום 👩🏽\u200d🚀 你好",
 )
-
-
-# -- in ------------------------------------------------------------------------------------------------------
 
 
 async def test_two_browsers_may_choose_the_same_id(
@@ -79,9 +76,6 @@ async def test_a_message_over_a_megabyte_is_refused_in_a_sentence(
     answer = await browser.post("/api/messages", {"text": "x" * 1_000_000, "clientId": "m1"})
     assert answer == (413, {"error": "That message is too large: the most is 1 MB."})
     assert intake.offered == []
-
-
-# -- out -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("hostile", HOSTILE)
@@ -165,9 +159,6 @@ async def test_the_sign_of_work_comes_and_goes(
     assert await late.next() == ("working", {"working": True})
 
 
-# -- coming back ---------------------------------------------------------------------------------------------
-
-
 async def test_a_page_that_comes_back_has_the_newest_messages_of_a_long_conversation(
     channel: Channel, browser: Browser, intake: RecordingIntake
 ) -> None:
@@ -249,7 +240,7 @@ async def test_pages_that_come_at_once_share_the_places(
         await read.wait()
         return []
 
-    await browser.get("/api/info")  # It has its cookie now, and is one visitor.
+    await browser.get("/api/info")  # the browser has its cookie now and counts as one visitor
     monkeypatch.setattr(intake, "recent", slowly)
     opening = [asyncio.create_task(browser.listen()) for _ in range(live_chats.STREAMS)]
     for _ in opening:

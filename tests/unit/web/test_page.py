@@ -1,4 +1,4 @@
-"""The page's own files: whole, self-contained, and without a way for text to become markup."""
+"""The page's files: complete, self-contained, and unable to turn text into markup."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_scripts_have_no_way_to_make_markup_of_text(script: Path) -> None:
     text = script.read_text(encoding="utf-8")
     sinks = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|DOMParser|\beval\b|new Function|srcdoc|setHTML"
     assert not re.search(sinks, text)
-    # What was typed stays in its tab; what all tabs share are ids of conversations.
+    # Only ids of conversations are shared by tabs. Typed text stays in its tab.
     assert set(re.findall(r"localStorage\.\w+\([\"`](\w+)", text)) <= {"conversation", "unread"}
     assert text.count("localStorage.") == len(re.findall(r"localStorage\.[gs]etItem\(\"", text))
     assert set(re.findall(r"sessionStorage\.\w+\([\"`](\w+)", text)) <= {"draft", "unsent"}
@@ -108,7 +108,7 @@ def test_the_page_uses_each_of_its_sentences_and_no_other() -> None:
 
 @pytest.fixture
 async def inviting(tmp_path: Path) -> AsyncIterator[Channel]:
-    """A channel whose links make operators."""
+    """A channel whose links make the browser an operator's."""
     appointed = set[UserRef]()
 
     async def appoint(person: UserRef) -> None:

@@ -1,4 +1,4 @@
-"""What a request must be to reach the gateway."""
+"""Checks that a request must pass to reach the gateway."""
 
 from __future__ import annotations
 
@@ -32,9 +32,6 @@ TOKEN = "correct horse battery staple"
 MESSAGE = {"text": "hello", "clientId": "m1"}
 
 
-# -- where it listens ----------------------------------------------------------------------------------------
-
-
 async def test_the_listening_socket_is_bound_to_loopback(channel: Channel) -> None:
     port = urlsplit(channel.addresses[0]).port
     for address, refuses in (("127.0.0.1", 0), ("127.0.0.2", errno.ECONNREFUSED)):
@@ -58,9 +55,6 @@ def test_loopback_needs_no_token(host: str, tmp_path: Path) -> None:
 def test_a_token_that_can_be_guessed_is_a_finding(token: str) -> None:
     with pytest.raises(ValidationError):
         WebSettings(token=token)
-
-
-# -- whose request it is -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -130,9 +124,6 @@ async def test_what_a_form_can_send_is_refused(browser: Browser, intake: Recordi
     assert intake.offered == []
 
 
-# -- the cookie ----------------------------------------------------------------------------------------------
-
-
 async def _cookie(browser: Browser, path: str) -> SimpleCookie:
     async with browser.http.get(browser.url + path) as answer:
         return answer.cookies
@@ -153,7 +144,7 @@ async def test_a_browser_gets_one_secret_that_scripts_cannot_read(
 
 
 async def test_the_page_itself_never_replaces_the_cookie(browser: Browser) -> None:
-    """A browser that comes from a link of another site keeps a Strict cookie back."""
+    """After a link from another site, a browser first sends no Strict cookie."""
     assert not await _cookie(browser, "/")
     assert not await _cookie(browser, "/style.css")
 
@@ -171,9 +162,6 @@ async def test_nobody_reads_the_chat_of_another_browser(channel: Channel, browse
     async with Browser(channel) as other:
         assert await other.page() == []
     assert [message["text"] for message in await browser.page()] == ["private words"]
-
-
-# -- the token -----------------------------------------------------------------------------------------------
 
 
 async def test_without_the_token_only_the_page_is_given(stranger: Browser, intake: RecordingIntake) -> None:
@@ -273,9 +261,6 @@ async def test_who_has_gone_keeps_no_place(tmp_path: Path) -> None:
 
 async def test_there_is_nothing_to_log_in_to_without_a_token(browser: Browser) -> None:
     assert (await browser.post("/login", {"token": "anything"}))[0] == 404
-
-
-# -- what is answered ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

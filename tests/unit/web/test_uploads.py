@@ -1,4 +1,4 @@
-"""Files that a browser gives the page: bounded, its own alone, and nothing of them is believed."""
+"""Files that a browser uploads: limited in size, visible only to their owner, and recognised by their bytes."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ async def test_a_lost_piece_is_sent_again_and_none_counts_twice(browser: Browser
         assert await browser.piece(name, at, b"abc") == (status, {"have": 3, "whole": False})
     whole = {"have": 6, "whole": True, "file": {"id": name, "name": "a", "size": 6}}
     assert await browser.piece(name, 3, b"def") == (200, whole)
-    # The answer to the last one may be lost as well.
+    # The response to the last piece may be lost too.
     for at in (0, 3, 6):
         assert await browser.piece(name, at, b"def") == (200, whole)
     assert await browser.file(name, "a") == b"abcdef"

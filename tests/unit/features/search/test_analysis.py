@@ -1,4 +1,4 @@
-"""Nothing that a model or a person can write is an error, slow, or more than words."""
+"""Any query of a model or a person is analysed without an error and quickly, and only as words."""
 
 from __future__ import annotations
 
@@ -123,7 +123,9 @@ def test_no_question_is_an_error(found: Found, query: str) -> None:
 
 @pytest.mark.parametrize("query", HOSTILE, ids=range(len(HOSTILE)))
 def test_no_question_keeps_anybody_waiting(found: Found, query: str) -> None:
-    """Twenty times as much takes twenty times as long: were it the square of that, this would never end."""
+    """For a query that is twenty times as long, linear time is twenty times as long. In quadratic time this test would not
+    end.
+    """
     assert len(analysis.terms(query)) <= analysis.MOST_TERMS
     found.recall([str(KEY)], RecallQuery((query,), NOW))
     assert len(analysis.tokens(query * 20)) <= 2 * analysis.LONGEST_TEXT

@@ -1,4 +1,4 @@
-"""The index has what was said and stands, whatever happened to its process, its file and its disk."""
+"""The index contains all current messages, whatever happens to its process, its file or its disk."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ KEY = ChatKey.parse("web:chat:1")
 
 
 class Bed:
-    """A log and the index of it in a file."""
+    """A log and its index in a file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -45,7 +45,7 @@ class Bed:
         return search
 
     async def again(self) -> None:
-        """The process ends, and another one begins."""
+        """Replace the process by a new one."""
         await self.search.exporter.close()
         self.search = self.opened()
 
@@ -213,7 +213,7 @@ async def test_where_no_index_can_be_had_the_search_says_so(
 
 
 def contents(path: Path) -> dict[str, Any]:
-    """What an index says, whatever numbers it gave to its chats."""
+    """Return the content of an index, independent of the numbers that its chats have."""
     db = sqlite3.connect(path)
     found = {}
     chats = "SELECT id, name, lines, tokens, session, place, last_ts FROM chats"

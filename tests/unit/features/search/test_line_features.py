@@ -1,4 +1,4 @@
-"""What a line is worth to a question beside the words that they share."""
+"""Bonuses in a line's score beyond the words that it shares with the question."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which rows a question fetches: rare words whole, words that are everywhere only where they say something."""
+"""The rows that a question fetches: all lines of rare words, but lines of common words only if other words narrow them down."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ Ask = Callable[..., list[str]]
 
 @pytest.fixture
 def ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[list[str]], Ask]]:
-    """Lines of one chat, a day apart, and questions to them; a word of more than 20 lines is everywhere."""
+    """Return a function that writes lines of one chat, a day apart, and searches them. A word in more than 20 lines counts
+    as common.
+    """
     monkeypatch.setattr(ranking, "BUDGET", 20)
     opened: list[Found] = []
 

@@ -1,4 +1,4 @@
-"""Lines are found by who wrote them: a person whom a question names is asked about."""
+"""Lines are found by their writer if the question names this person."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def line(number: int, name: str, text: str) -> ArchiveLine:
 
 @pytest.fixture
 def ask(tmp_path: Path) -> Iterator[Callable[[Said], Ask]]:
-    """Lines of people, each a day after the one before it, and questions to them."""
+    """Return a function that writes lines of people, a day apart, and searches them."""
     opened: list[Found] = []
 
     def made(said: Said, *further: ArchiveLine) -> Ask:

@@ -1,4 +1,4 @@
-"""MCP servers as processes and over HTTP, and the client's end of them."""
+"""MCP servers as processes and over HTTP, and the client that connects to them."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ HERE = Path(__file__).parent
 
 
 class Rig:
-    """Servers of one installation. `clock` decides when they are started again."""
+    """The MCP servers of one project. `clock` determines when they are restarted."""
 
     def __init__(self, root: Path, clock: Any, **servers: dict[str, Any]) -> None:
         self.log = MemoryLog()
         self.person: Questions | None = None
-        """Who is asked."""
+        """Answers the servers' questions; None if nobody is there."""
         self.all = McpServers(
             Mcp.model_validate({"servers": servers}, strict=False),
             questions=self,
@@ -45,7 +45,7 @@ class Rig:
         return self.all.servers[name]
 
     async def call(self, name: str, /, **arguments: Any) -> str:
-        """What the model would get, as the dispatch calls it."""
+        """Call a tool as the dispatcher does, and return the text for the model."""
         tool = self.all.get(name)
         assert tool is not None, list(self.all.offers())
         turn = ToolExecutionContext(ChatKey("web", "1"), "R1", None, None, None)
@@ -68,7 +68,7 @@ Start = Callable[..., Any]
 
 @pytest.fixture
 async def start(tmp_path: Path) -> AsyncIterator[Start]:
-    """Starts servers and waits until each is ready, or has failed."""
+    """Return a function that starts servers and waits until each is ready or has failed."""
     made: list[Rig] = []
 
     async def begun(clock: Any = None, **servers: dict[str, Any]) -> Rig:
@@ -85,7 +85,7 @@ async def start(tmp_path: Path) -> AsyncIterator[Start]:
 
 
 async def until(true: Callable[[], Any]) -> None:
-    """Wait for something that no event tells of."""
+    """Poll a condition that no event reports."""
     async with asyncio.timeout(90):
         while not true():  # noqa: ASYNC110 - what another process does tells nobody here
             await asyncio.sleep(0.01)
@@ -93,7 +93,7 @@ async def until(true: Callable[[], Any]) -> None:
 
 @contextlib.asynccontextmanager
 async def served(app: Any) -> AsyncIterator[str]:
-    """An application over HTTP, on a free port."""
+    """Serve an application over HTTP on a free port. Yield its address."""
     import uvicorn
 
     server = uvicorn.Server(

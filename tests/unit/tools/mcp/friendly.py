@@ -1,4 +1,4 @@
-"""A server as people write them, with the library. `python friendly.py FOLDER` speaks through its stdin and stdout."""
+"""An ordinary MCP server, written with the library. `python friendly.py FOLDER` uses stdin and stdout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server written by hand, line by line, that misbehaves as its first argument says."""
+"""An MCP server without the library. Its first argument selects how it misbehaves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a server may say of a tool, and what of it is declared."""
+"""A server's tool definitions, and the form in which they are declared to the model."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def test_of_evil_tools_only_what_can_be_declared_is_offered(start: Start) 
 
 async def test_patterns_of_a_server_are_never_run_here(start: Start) -> None:
     rig = await start(one=raw("evil"))
-    # This one takes longer than the universe lasts.
+    # Matching this pattern with backtracking would never end.
     assert await rig.call("mcp__one__slow_pattern", x="a" * 200 + "!")
 
 

@@ -1,4 +1,4 @@
-"""A tool that asks the person while it runs."""
+"""A tool that asks the person a question while it runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TURN = ToolExecutionContext(ChatKey.parse("slack:chat:C1"), "R1", "U1", None, ca
 
 
 class Person:
-    """`tools.context.Questions` who says nothing."""
+    """A fake of `tools.context.Questions` that never answers."""
 
     def __init__(self) -> None:
         self.asked: list[Question] = []

@@ -20,7 +20,7 @@ Answer = Callable[[web.Request, dict[str, Any]], Awaitable[web.StreamResponse]]
 
 
 class Elsewhere:
-    """A server written by hand. `calls` answers `tools/call`; what came is kept."""
+    """A server without the library. `calls` answers `tools/call`, and the received requests are kept."""
 
     def __init__(self) -> None:
         self.seen: list[web.Request] = []

@@ -1,4 +1,4 @@
-"""A server runs as ourselves: nothing that a tool or a command has put into the project's folder becomes part of it."""
+"""A server has the gateway user's rights, so it never runs files that a tool or command wrote into the project's folder."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def test_no_module_of_the_project_is_imported_by_it(start: Start, tmp_path
 async def test_it_is_started_outside_of_the_project_and_of_all_around_it(
     start: Start, tmp_path: Path
 ) -> None:
-    """`npx` and `uvx` look upwards for what they should run."""
+    """`npx` and `uvx` search the folders above the current one for programs to run."""
     script = "import os, pathlib, sys; pathlib.Path(sys.argv[1], 'where').write_text(os.getcwd())"
     await start(one={"command": sys.executable, "args": ["-c", script, "."]})
     where = Path((tmp_path / "where").read_text(encoding="utf-8"))
@@ -139,7 +139,7 @@ async def test_what_stands_in_the_project_is_no_module_of_it(start: Start, tmp_p
 async def test_a_home_in_the_project_is_not_its_own(
     start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Python runs what lies below its user's home."""
+    """Python runs files from a folder below the user's home."""
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     script = "import os, pathlib, sys; pathlib.Path(sys.argv[1], 'home').write_text(os.environ['HOME'] + ' ' + os.getcwd())"
     await start(one={"command": sys.executable, "args": ["-c", script, "."]})
