@@ -176,9 +176,9 @@ def restore(
 
     `confirm` gets a list of the rights and instruction files in the backup. It raises an error to refuse the restore.
     After a normal restore, the first start closes turns and questions that are open in the backup, because they may
-    have ended after the backup. If `moved` is True, the gateway has not run since the backup, so open work continues.
-    Raises `errors.Unavailable`, `errors.ConfigError` if the folder is not empty, `errors.StorageError` if the backup is
-    damaged or newer than this version, and OSError.
+    have ended after the backup. Set `moved` to True if the gateway has not run since the backup; open work then
+    continues. Raises `errors.Unavailable`, `errors.ConfigError` if the folder is not empty, `errors.StorageError` if
+    the backup is damaged or newer than this version, and OSError.
     """
     instance.prepare_home(home)
     scratch = home / instance.RESTORING

@@ -36,7 +36,7 @@ def load(root: Path, *, defaults: bool = False) -> config.Settings:
 
 
 def mistakes(file: ShipFile) -> Iterator[str]:
-    """Yield one line for each invalid permission rule, and one if the library of the MCP servers is missing."""
+    """Yield one line for each invalid permission rule, and one line if the library for MCP servers is missing."""
     # Only the form of the rules is checked, so no links are read.
     paths = Paths("/", lambda _: None)
     for outcome in get_args(Outcome):

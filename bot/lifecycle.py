@@ -42,7 +42,7 @@ Say = Callable[[str], None]
 async def serving(gateway: Gateway, say: Say, stop: asyncio.Event) -> AsyncIterator[None]:
     """Run a gateway while the context is open: connect it at the start, finish its turns and close it at the end.
     Raises `errors.ShipmateError` if the gateway cannot start. If `stop` is set before all channels are connected, the
-    context is entered all the same and should be left at once.
+    context is still entered; the caller should then leave it at once.
     """
     services, door, log = gateway.services, gateway.door, gateway.services.log
     lines = _PartLines(gateway, say)

@@ -47,7 +47,7 @@ class Approval:
     shown: str = ""  # exact arguments of the call, without secrets; `display.in_words` replaces placeholders
     why: Reason = ""
     rule: str = ""  # permission rule that made Shipmate ask
-    granted: bool = False  # true if a rule allows this person to approve the call alone
+    granted: bool = False  # true if this person may approve the call without an operator
     lasting: bool = False  # true if a lasting approval is possible and would cover later calls
     own: bool = False  # true if only `user_id` may answer; operators' chats then get no copy
     subject: Subject = "call"
@@ -61,9 +61,7 @@ class Approval:
     script: str = ""  # text of the script that the call runs, without secrets, if the person may read it
     step: tuple[Mapping[str, Any], ...] = ()
     """If one question is about several calls of a step: for each call, the fields that differ from this request."""
-    about: str = (
-        ""  # foreign text that is the reason for asking: its author and beginning, its file or its tool
-    )
+    about: str = ""  # foreign text that causes the question: its author and beginning, its file or its tool
 
     @property
     def person(self) -> UserRef | None:

@@ -104,14 +104,14 @@ class Intake(Protocol):
         """Return the model that answers in a chat, and the models and efforts that this person may choose there."""
 
     async def questions(self, chat_key: ChatKey, person: UserRef, since: float) -> list[ShownQuestion]:
-        """Return the questions as this person sees them: those decided after `since` (epoch seconds), then open ones."""
+        """Return a chat's questions as this person sees them: questions decided after `since` (epoch seconds), then open ones."""
 
     async def ratings(self, chat_key: ChatKey, since: float) -> dict[str, str]:
         """Return the ratings that people gave in a conversation after `since` (epoch seconds), by id of the turn."""
 
     async def acts(self, chat_key: ChatKey) -> bool:
-        """Return True if a turn runs that cannot restart unnoticed: it has shown a part of its answer, has used a tool with
-        effects, or replaces an earlier answer.
+        """Return True if a turn runs that cannot restart unnoticed, because it has shown a part of its answer, has used
+        a tool with effects, or replaces an earlier answer.
         """
 
     async def board(self, person: UserRef) -> list[OpenLoop]:
@@ -188,8 +188,8 @@ class Channel(ABC):
 
     @abstractmethod
     async def context(self, inbound: Inbound) -> tuple[Quoted, ...]:
-        """Return earlier messages for the model, oldest first: up to 50 of the thread of `inbound`; if `inbound` mentions the
-        bot outside of threads, up to 30 of the chat. Raises `errors.ChannelError`.
+        """Return earlier messages for the model, oldest first. In a thread, return up to 50 messages of the thread.
+        Elsewhere, return up to 30 messages of the chat if `inbound` mentions the bot. Raises `errors.ChannelError`.
         """
 
     @abstractmethod
@@ -376,7 +376,7 @@ class ChannelDeps:
     """Current operators. The collection changes while the process runs."""
     name: str = "Shipmate"  # Name of the bot
     user_of: Callable[[tuple[str, int], tuple[str, int]], int | None] = lambda _near, _far: None
-    """Returns the uid of the process at the far end of a local connection, given both (host, port); None if unknown."""
+    """Returns the uid of the process at the far end of a local connection, given (host, port) of both ends; None if unknown."""
     appoint: Callable[[UserRef], Awaitable[None]] = _refused
     """Makes a person an operator. Raises `errors.StorageError`."""
     serve: Callable[[], HttpServer] = _no_server

@@ -33,7 +33,7 @@ class Taint(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """The ids of people who wrote parts of a text, and the level of distrust (`taint`) of the rest of the text."""
+    """Authors of a text: ids of people who wrote parts of the text, and the level of distrust (`taint`) of the rest."""
 
     people: frozenset[str] = frozenset()
     taint: Taint = Taint.NONE

@@ -42,7 +42,7 @@ class ModelRequest:
     purpose: str = "turn"
     effort: str | None = None
     thinking: Json | None = None
-    """Value of `thinking` in the request; None leaves it out. The same holds for `effort`."""
+    """Value of `thinking` in the request; None leaves it out. An `effort` of None is left out too."""
     provider_fallbacks: bool = (
         False  # True if the provider may answer with another of its models when this model declines
     )

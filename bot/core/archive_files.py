@@ -242,7 +242,7 @@ class ChatStore:
     # ------------------------------------------------------------ reading, on any thread
 
     def _opened(self, name: str) -> tuple[bytes, list[Path]]:
-        """Return the bytes of a chat's main file and the paths of its rotated files, newest first, read under one lock."""
+        """Read a chat's main file and list its rotated files, newest first, under one lock. Return the bytes and the paths."""
         with jsonl.locked(self.folder, shared=True):
             *archives, main = self.files.of(name)
             return self._disk.read(main), archives[::-1]

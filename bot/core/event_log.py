@@ -209,9 +209,9 @@ class EventLog(ABC):
                 waiter.set_exception(errors.StorageError(f"the log cannot be written: {cause}"))
 
     def _write(self, batch: Sequence[Sequence[Entry]]) -> Exception | None:
-        """Write a batch of appends in one transaction. If the database rejects the data, write each append separately. If
-        the database rejects an append, write the append's events of each chat separately, and drop those that are rejected
-        again. Return the error if the database is unusable, otherwise None. Runs on the writer's thread.
+        """Write a batch of appends in one transaction. If the database rejects the data, write each append separately.
+        If the database rejects an append, split the append by chat, write each part separately, and drop the parts that
+        are rejected. Return the error if the database is unusable, otherwise None. Runs on the writer's thread.
         """
         while True:
             try:

@@ -143,8 +143,8 @@ class Hooks:
     before_turn: Callable[[Chat, Inbound], Awaitable[Sequence[Quoted]]] | None = None
     """Returns messages to show the model together with the first message of a turn."""
     kinds: frozenset[str] | None = None
-    """Kinds of messages for which `before_intake` and `before_turn` are called; None for all. The kind of a command is
-    `command`, of a message that may begin a new conversation `opening`, and of any other message `Inbound.kind`.
+    """Kinds of messages for which `before_intake` and `before_turn` are called; None for all. A command has the kind
+    `command`, a message that may begin a new conversation has `opening`, and any other message has its `Inbound.kind`.
     """
     hears_all: Callable[[ChatKey], Awaitable[bool]] | None = None
     """Returns True if the bot answers every message of this chat."""
@@ -263,7 +263,7 @@ class Door:
 
 
 def found() -> list[Feature]:
-    """Return all features: first those of `bot.features` by module name, then those of other packages."""
+    """Return all features: first the features in `bot.features`, by module name, then the features of other packages."""
     package = importlib.import_module(PACKAGE)
     modules = sorted(one.name for one in pkgutil.iter_modules(package.__path__))
     own = [getattr(importlib.import_module(f"{PACKAGE}.{name}"), "FEATURE", None) for name in modules]

@@ -27,7 +27,7 @@ NEAR = 3  # Max time zones suggested for an unknown name
 
 @dataclass(frozen=True, slots=True)
 class Locale:
-    """A person's language and tz database zone. Each is what the person chose (then `…_chosen` is True), or else the last
+    """A person's language and tz database zone. Each is the person's choice (then `…_chosen` is True), or else the last
     known value; None if unknown.
     """
 
@@ -137,7 +137,7 @@ def _is_zone(name: str | None) -> bool:
 
 
 def zone_named(asked: str, now: float) -> str | None:
-    """Return the time zone for a zone name, a place in the zone, or a UTC offset; None if none or several match. Reads the disk."""
+    """Return the time zone for a zone name, a place or a UTC offset; None if no zone or several zones match. Reads the disk."""
     if (offset := _OFFSET.fullmatch(unicodedata.normalize("NFKC", asked).strip())) is not None:
         return _with_offset(timedelta(hours=int(offset[2]), minutes=int(offset[3] or 0)), offset[1], now)
     found = _zones().get(_key(asked), ())

@@ -401,8 +401,8 @@ class Outbox:
         return True
 
     async def draft(self, chat: Chat, to: Inbound, words: str) -> bool | None:
-        """Show text as the channel's draft, which disappears by itself and so needs no outbox row. Return what `show`
-        returns; also None if the channel has no drafts in this chat.
+        """Show text as the channel's draft. A draft disappears by itself, so it needs no outbox row. Return True, False
+        or None as `show` does; None also if the channel has no drafts in this chat.
         """
         channel, content = self.services.channels[to.channel], LiveText(words)
         row = _row(to, chat, to.request_id, "preview", content)

@@ -35,8 +35,8 @@ _MOST: Mapping[str, int] = {_ARTIFACTS: 20, _SKILLS: 20, _TOOLS: 20, _FILES: 3}
 
 
 async def put_back(fit: Fit, dropped: Sequence[Message], kept: Sequence[Message], most: float) -> PutBack:
-    """A summary has replaced the messages `dropped`. Return the state to restore after it. If there was an earlier summary,
-    `dropped` includes it. The state has at most `most` tokens. State that the messages `kept` already show is left out.
+    """Return the state to restore after a summary has replaced the messages `dropped`, which include any earlier
+    summary. The result has at most `most` tokens, and leaves out everything that the messages `kept` already show.
     """
     deps, model, estimator, budget = fit.agent, fit.models.name, fit.models.estimator, fit.budget()
     most = min(most, budget.share(SHARE, MOST_TOKENS), budget.soft // SOFT_SHARE)

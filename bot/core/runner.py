@@ -265,7 +265,7 @@ class Runner:
         to send them again. Raises `errors.StorageError`.
         """
         if (lost := self.chats.facts[LOST].get("log")) is not None:
-            # The log remembers this alert, so operators read it once. A later loss has another time, and thus another alert.
+            # The log remembers this alert, so operators read it once. A later loss has another time, so it causes another alert.
             words = sentence(f"operators.chat_log_{lost['what']}")
             self.alerts.tell(f"log lost {lost['at']}", words, every=float("inf"))
         if self.chats.facts[RESTORED].get(RESTORED) is None:

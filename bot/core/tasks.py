@@ -555,8 +555,8 @@ class Worker(ModelWrapper):
                 yield piece
 
     def _next_call(self, prompt: int, most: int, model: str) -> tuple[int, str]:
-        """Return the output limit for a call with `prompt` input tokens, and the limit that would prevent a call after that
-        ("" if none would). Raises `LimitReached` if not even this call fits.
+        """Return the output limit for a call with `prompt` input tokens, and the limit that leaves no room for a
+        further call ("" if there is room). Raises `LimitReached` if not even this call fits.
         """
         limits, totals = self._limits, Totals.of(self.chat, self._models.prices)
         usd, left = (

@@ -112,8 +112,8 @@ class UsageSums:
         since: float = 0.0,
         until: float = math.inf,
     ) -> list[tuple[str, UsageTotals]]:
-        """Return totals by day (UTC), oldest first, or by person, chat or model, highest cost first. Errors, models and waits
-        are not counted. The name "" stands for usage that has no person or chat.
+        """Return totals by day (UTC), oldest first, or by person, chat or model, highest cost first. The totals lack
+        errors, models and waits. The name "" stands for usage that has no person or chat.
         """
         of, given = "", _given(chat, since, channel, until)
         if name in {"day", "model"}:

@@ -139,8 +139,8 @@ class Retries:
         return Done(buttons=QuestionButtons(turn.id, AGAIN) if plain(turn.first) else None)
 
     async def run(self, press: Inbound) -> Done:
-        """Run `/retry`: try a failed turn again, or answer the latest turn again if no turn is running. The new turn has
-        the rights of the person who asked. That person and operators may use the command.
+        """Run `/retry`: try a failed turn again, or answer the latest turn again if no turn is running. The new turn
+        has the rights of the person whose message it answers. That person and operators may use the command.
         """
         past = await self._past(press)
         turn = past.turns.get(press.args)
@@ -170,7 +170,7 @@ class Retries:
         return Done(facts=(Fact(edit.chat_key, shown),))
 
     async def renew(self, press: Inbound) -> Done:
-        """Run `/renew`: answer an edited message again, and replace the old answer. The asker and operators may use the command."""
+        """Run `/renew`: replace the answer to an edited message. The author of the message and operators may use the command."""
         past = await self._past(press)
         edit = past.edits.get(press.args)
         turn = past.about(edit) if edit is not None else None

@@ -42,7 +42,7 @@ GROWS_SECONDS = 5.0
 """Seconds during which an answer counts as growing after an edit. A growing answer needs no typing indicator."""
 LONG = 2_000  # min characters of a text that is split on a worker thread, because splitting would block the event loop
 FRESH_SECONDS = 10.0
-"""Interval in seconds between updates of the elapsed times in a progress message in which nothing else changes."""
+"""Interval in seconds at which a progress message updates its elapsed times if nothing else in the message changes."""
 SHOWN_AFTER = 0.4  # seconds from a turn's start to its typing indicator; a faster answer needs no indicator
 SIGN_SECONDS = 5.0  # timeout in seconds for the call that shows an indicator
 CLOSE_SECONDS = 1.0  # timeout in seconds for clearing all indicators at shutdown
@@ -65,7 +65,7 @@ _SHOWN: dict[State, tuple[str, CardState]] = {
     "waiting": ("○", "pending"),
     "done": ("✓", "complete"),
 }
-"""Symbol and card status for each state of an item. Of more than `MOST` items, those with the first states here are shown."""
+"""Symbol and card status by state of an item. If there are too many items, items in the first states are shown."""
 _ORDER = list(_SHOWN)
 _ENDS: dict[str, State] = {"ended": "done", "failed": "failed", "stopped": "stopped"}
 

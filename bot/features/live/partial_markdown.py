@@ -14,7 +14,7 @@ LONGEST_ROW = 400
 """Max characters of a last line with `|` that is held back, because the line may be the header row of a table."""
 LONGEST = 4_000
 """Max characters of a block that is searched for unclosed marks. A longer block is shown with its unclosed marks."""
-MOST_MARKS = 100  # max marks of a block, counted from its end, before which a cut is tried
+MOST_MARKS = 100  # max marks of a block before which a cut is tried; the block's last marks are used
 PASSES = 12  # max passes over a text; each pass cuts the text shorter
 
 _FENCE = re.compile(r"^([ \t>]*)((?:[-+*]|\d{1,9}[.)])[ \t]+)?(`{3,}(?=[^`\n]*$)|~{3,})[^\n]*", re.MULTILINE)

@@ -133,8 +133,8 @@ class Approvals(QuestionService):
         return [_fact(lasting)] if verdict.lasts else []
 
     async def _show(self, chat: Chat, found: Question, first: Inbound) -> None:
-        """Send the question to the asking chat and wait for the verdict. Unless the asker may decide alone, also send the
-        question to the direct chats of operators.
+        """Send the question to the asking chat and wait for the verdict. Unless the person who caused the call may
+        decide alone, also send the question to operators' direct chats.
         """
         asked, all_choices = found.asked, that_hold(found.asked, CHOICES)
 

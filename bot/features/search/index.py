@@ -117,8 +117,8 @@ class Entry:
 
 
 def write(db: sqlite3.Connection, due: Sequence[Entry], known: int, cursor: int) -> None:
-    """Apply changes, and store the position in the log (`cursor`) up to which events are indexed, in one transaction.
-    Raises `ExportLost` if the stored position is before `known`, the position at the last write.
+    """In one transaction, apply changes and store the `cursor` (the position in the log up to which events are
+    indexed). Raises `ExportLost` if the stored position is before `known`, the position at the last write.
     """
     with transaction(db):
         if cursor_of(db) < known:

@@ -53,7 +53,7 @@ class Weights:
     feedback: float = 0.12  # weight of the first feedback term
     looked: int = 40  # number of best lines that are scored by their form too
     speaker: float = 0.2
-    """Bonus of a line whose role (person or bot) wrote the words that the query asks about, as a share of the best score."""
+    """Bonus, as a share of the best score, of a line by the role (person or bot) whose words the query asks about."""
     first_person: float = 0.1  # bonus of a line in the first person, as a share of the best score
     number: float = 0.2
     """Bonus of a line with a number if the query asks for one, as a share of the best score."""
