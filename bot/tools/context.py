@@ -50,7 +50,7 @@ class RecallQuery(ArchiveFilter):
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A matching line, and the lines before and after it in the chat."""
+    """A line that matches the search, and the lines before and after it in the chat."""
 
     line: ArchiveLine
     score: float
@@ -68,8 +68,8 @@ class Recalled:
 
 @dataclass(frozen=True, slots=True)
 class ChatQuery:
-    """Selects a page of conversations for operators. `words` are searched in people's names, chatKeys, titles and all
-    messages. `among` lists the allowed chats. `names` are the titles that people gave, by chatKey.
+    """Selects a page of conversations for operators. A conversation is selected if its people's names, chatKey, title or
+    messages contain the `words`. `among` lists the allowed chats. `names` are the titles that people gave, by chatKey.
     """
 
     words: str = ""
@@ -123,17 +123,17 @@ class Recalls(Protocol):
         """Return a page of all conversations, for operators."""
 
     async def saying(self, chat: ChatKey, words: Sequence[str]) -> frozenset[ChatKey]:
-        """Return those conversations of a chat and its threads in which one line contains all these case-folded words."""
+        """Search a chat and its threads. Return those conversations in which one line contains all these case-folded words."""
 
 
 class Membership(Protocol):
-    """Looks up the chats of a person anew for each search, so that a person who has left a chat can no longer search it."""
+    """Looks up the chats of a person. Each search asks again, so that a person who has left a chat can no longer search it."""
 
     async def chats_of(
         self, channel: str, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool
     ) -> MembershipAnswer:
-        """Return the `chat_keys` (in order of priority) whose chats the person is a member of now. The person's own direct
-        chats are included only if `direct` is True. Other people's direct chats are never included. Never raises.
+        """From `chat_keys`, which are in order of priority, return the chats that the person is a member of now. The person's
+        own direct chats are included only if `direct` is True. Other people's direct chats are never included. Never raises.
         """
 
 
@@ -180,7 +180,7 @@ class Jobs(Protocol):
 
 
 class Injection(Protocol):
-    """Inserts older messages before the current message. Tools can change the model's context in no other way."""
+    """Inserts older messages before the current message. This is the only way in which tools can change the model's context."""
 
     def room(self) -> int:
         """Return the number of messages that this run may still insert."""
@@ -212,7 +212,7 @@ class ToolExecutionContext:
     flush: Callable[[], Awaitable[object]] = lambda: asyncio.sleep(0)
     """Function that waits until the turn's progress is on disk."""
     touched: Callable[[Path], object] = lambda _: None
-    """Function called with each file or folder of the project that a tool has used. Later requests may then include the
+    """Function that tools call with each file or folder of the project that they have used. Later requests then include the
     instruction files of that folder.
     """
     task: Callable[[str, str, TaskMode], Awaitable[str]] | None = None
@@ -230,11 +230,11 @@ _current: ContextVar[ToolExecutionContext] = ContextVar("tool_execution_context"
 CALL: ContextVar[str] = ContextVar("tool_call", default="")
 """Id of the running tool call; "" outside a tool call."""
 progress: ContextVar[Callable[[str | None], object]] = ContextVar("tool_progress", default=bool)
-"""Function that reports the progress of the running call. The argument None means that the call waits for a person."""
+"""Function with which the running call reports its progress. The argument None means that the call waits for a person."""
 STEP: ContextVar[list[ToolCall]] = ContextVar("tool_step")
 """Tool calls of the running step. The first approval question about one of these calls empties the list."""
 PROVENANCE: ContextVar[list[Provenance] | None] = ContextVar("tool_provenance", default=None)
-"""Provenances that the running tool has reported."""
+"""Provenances that the running tool has reported for its result; None outside a tool call."""
 
 
 @contextlib.contextmanager

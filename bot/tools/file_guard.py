@@ -1,9 +1,9 @@
 """Guards the project's files: instruction files, hidden names, and the provenance of files' text. All functions block.
 
-A file is an instruction file because of its name, or because another instruction file includes or links to it. A file
-that a command created or changed is not followed until a person has accepted it. An operator accepts a file by
-approving that a file tool writes it. Saving the file outside Shipmate accepts it too. Shipmate notices later changes by
-the file's ctime, which commands cannot set.
+A file is an instruction file because of its name, or because another instruction file includes or links to it. A file that a
+command created or changed is not followed until a person has accepted it. An operator accepts a file by approving that a file
+tool writes it. A person who saves the file outside Shipmate accepts it too. Shipmate notices later changes by the file's ctime,
+which commands cannot set.
 
 A mark stores the provenance of a file that a tool or a command wrote while untrusted text was in the model's context.
 The mark ends when the file is completely rewritten without untrusted text in the context, or when a person saves it.
@@ -54,7 +54,7 @@ NOT_VETTED = (
     "or somebody saves it on the machine"
 )
 MOST = 2_000
-"""Max number of files marked individually. Above this number, marks cover the files' top-level folders, or the whole project."""
+"""Max files with a mark of their own. Above this number, marks cover whole top-level folders, or the whole project."""
 _NOTES = 10
 """Max lines of each kind of note about a command."""
 _SLACK = 50_000_000
@@ -73,14 +73,14 @@ class InstructionFileSet:
     paths: frozenset[Parts] = frozenset()
     """Normalised absolute paths of instruction files. A path is listed even if the file is missing."""
     nodes: frozenset[tuple[int, int]] = frozenset()
-    """Device and inode of each file."""
+    """Device and inode of each instruction file."""
     files: tuple[str, ...] = ()
     """Paths of the followed files in the project, with links resolved."""
     changed: Mapping[Path, int] = field(default_factory=dict)
     """Change time (ctime in ns) by path, for each file that is an instruction file by its name or by inclusion."""
 
     def holds(self, path: Path) -> bool:
-        """Return True if the file at a path instructs, or would instruct if somebody created it."""
+        """Return True if the file at a path is an instruction file, or would be one if somebody created it."""
         spellings = {_parts(path), _parts(Path(os.path.realpath(path)))}
         if any(one[-1] in _NAMES or _SKILLS in itertools.pairwise(one) for one in spellings):
             return True
@@ -95,7 +95,7 @@ def prose(raw: bytes) -> str:
 
 
 def _folders(top: Path, skipped: Callable[[str], bool]) -> Iterator[tuple[Path, list[os.DirEntry[str]]]]:
-    """Yield each readable folder from `top` down, with its entries, except those whose names are skipped."""
+    """Yield each readable folder from `top` down, with its entries. Leave out entries whose names are skipped."""
     left = [top]
     for folder in left:  # the list grows during the loop
         with contextlib.suppress(OSError), os.scandir(folder) as found:
@@ -112,7 +112,7 @@ def _named_files(root: Path) -> Iterator[Path]:
 
 
 def _references(root: Path, path: Path) -> Iterator[tuple[Path, bool]]:
-    """Yield the project's files that a file refers to: with True for a file that it includes, False for a linked one."""
+    """Yield the project's files that the file at `path` refers to: with True if it includes a file, False if it links to it."""
     try:
         words = prose(file_access.read(path, LARGEST))
     except OSError:
@@ -164,9 +164,9 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class _Mark:
-    """The provenance of a file's text, the channel that the ids in the provenance belong to, and the inode and mtime (ns)
-    of the marked file, which stay the same when a command moves the file or a folder above it. If `stamp` is None, the
-    mark covers every state, and everything below the path.
+    """The provenance of a file's text, and the channel that the ids in the provenance belong to. `stamp` is the file's inode
+    and mtime (ns), which stay the same when a command moves the file or a folder above it. If `stamp` is None, the mark covers
+    the path in every state, and everything below it.
     """
 
     origin: Provenance = ANYBODYS
@@ -255,7 +255,7 @@ class FileGuard:
                 if not self._running:
                     self._known, self.own = None, {}
                     file_access.save_names(self._root, None)
-                # If the write fails, the disk has the earlier state. The next start then compares with that state.
+                # If the write fails, the earlier state stays on disk. Then the next start compares the files with that state.
                 with contextlib.suppress(OSError):
                     self._save(self._known)
             return [*notes, *(f"{path}: {NOT_VETTED}." for path in planted[:_NOTES])]
@@ -338,7 +338,7 @@ class FileGuard:
     def _followed(self, path: Path, changed: int) -> bool:
         real = Path(os.path.realpath(path))
         if hidden(self._root, real):
-            # A command may have made the file, or a folder above it, a link to a hidden place. So each folder is checked.
+            # A command may have replaced the file or a folder above it by a link to a hidden place, so check each folder.
             way = Path(os.path.normpath(path))
             above = [one for one in (way, *way.parents) if one.name]
             places = [Path(os.path.realpath(one.parent)) / one.name for one in above]
@@ -354,7 +354,7 @@ class FileGuard:
         return entry not in self._waiting and (self._known is None or entry in self._known)
 
     def _compare(self) -> list[str]:
-        """Mark every file that is not followed as waiting. Return the paths of the files that have become waiting."""
+        """Let every instruction file that is not followed wait. Return the paths of the files that did not wait before."""
         found = self.find_instruction_files().changed.items()
         unvetted = {path: (self._name(path), at) for path, at in found if not self._followed(path, at)}
         news = [path for path, entry in unvetted.items() if entry not in self._waiting]
@@ -455,7 +455,7 @@ class FileGuard:
             known = state.get("known")
             self._known = None if known is None else {(str(name), int(at)) for name, at in known}
             for path, mark in state.get("files", {}).items():
-                # Version 0.1 stored `state` (inode, time and size), and later versions of it only `saved`, the time.
+                # Early releases of 0.1 stored `state` (inode, time and size); later ones stored only `saved`, the time.
                 inode = mark["inode"] if "inode" in mark else (self._stamp(path) or (0,))[0]
                 inode, saved, *_ = mark["state"] if "state" in mark else (inode, mark["saved"])
                 stamp = (int(inode), int(saved))
@@ -463,8 +463,8 @@ class FileGuard:
             self._marks |= {str(path): _Mark() for path in state.get("folders", ())}
             begun = list(map(int, state.get("begun", ())))
         except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-            # The list of written files is lost, so every file may contain anybody's text. No instruction file waits:
-            # commands cannot damage this file, and anybody else who can controls Shipmate anyway.
+            # The list of written files is lost, so every file may contain anybody's text. No instruction file has to wait,
+            # because commands cannot damage this file. Anybody else who can damage it controls Shipmate anyway.
             self._marks, self._known, self._waiting = {"": _Mark()}, None, set()
             self._log_line("the record of files cannot be read", level="error", cause=str(error))
             return

@@ -48,7 +48,7 @@ _OURS = 4
 _LAST = 5_000
 """Timeout in milliseconds for processes that a command leaves running when it ends."""
 KEPT = 512 * 1024
-"""Max bytes that are kept of the beginning of each output stream, and max bytes that are kept of its end."""
+"""Max bytes kept from the beginning of each output stream. The same number is kept from its end."""
 LAST_WORDS = 2.0
 """Timeout in seconds for reading output after the command has ended."""
 REAP = 10.0
@@ -105,7 +105,7 @@ class Isolation:
         self.code = code or protected_code(root)
         self.guard = guard or FileGuard(root)
         self._works: dict[str, tuple[str, ...]] = {}
-        """The program that passed a trial run, with the optional features of the sandbox that work on this machine."""
+        """Path of the bubblewrap that passed a trial run, and the optional features of the sandbox that work with it."""
         self.leaving: set[asyncio.Task[list[str]]] = set()
 
     async def run(self, command: str, seconds: float, guarded: Command | None = None) -> CommandResult:
@@ -157,7 +157,7 @@ class Isolation:
             yield info, await asyncio.shield(begun)
         finally:
             os.close(info)
-            # A task, so that the check completes even if the turn is stopped meanwhile.
+            # `left` runs as a task of its own, so that it completes even if the turn is stopped meanwhile.
             task = asyncio.create_task(left())
             self.leaving.add(task)
             task.add_done_callback(self.leaving.discard)
@@ -252,7 +252,7 @@ This call blocks the thread.
 
 
 def _watch(limits: ShellLimits, root: Path) -> LimitCheck:
-    """Return a check of the limits that the kernel does not enforce: root's processes, disk space, and number of files."""
+    """Return a check of limits that the kernel does not enforce: processes of the user root, disk space, number of files."""
     before = os.statvfs(root)
     room = min((limits.disk_mb or 0) * _MB, before.f_bavail * before.f_frsize // _SHARE)
     files = min(FILES, before.f_favail // _SHARE)
@@ -404,8 +404,8 @@ class CommandResult:
 
 
 class _Process(asyncio.SubprocessProtocol):
-    """Keeps beginning and end of each output stream. `exited` is set when the process ends, even if a child process still
-    has the pipes open. `silent` is set when the pipes are closed.
+    """Keeps the beginning and the end of each output stream. `exited` is set when the process ends, even if a child process
+    still has the pipes open. `silent` is set when the pipes are closed.
     """
 
     def __init__(self) -> None:
@@ -511,8 +511,8 @@ _SPACES = 0x7E020000
 _NEW_TIME = 0x80
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
 _FAMILIES = (1, 2, 10, 16)
-"""Allowed socket families: Unix, IPv4, IPv6 and netlink. No namespace isolates what other families reach, such as the
-host of a virtual machine.
+"""Allowed socket families: Unix, IPv4, IPv6 and netlink. Other families are refused, because they reach targets that no
+namespace isolates, such as the host of a virtual machine.
 """
 
 CALLS: Mapping[str, Mapping[str, Sequence[int]]] = tomllib.loads(
@@ -537,7 +537,7 @@ def syscall_filter(machine: str = platform.machine()) -> bytes | None:
 
 
 def _steps(mark: int, column: int) -> Iterator[_Step]:
-    # Other architectures have other system call numbers, so all calls in the conventions of other architectures are refused.
+    # A call in the convention of another architecture has another number, so the filter refuses all such calls.
     yield from ((_LOAD, 0, 0, _ARCH), (_EQUAL, 1, 0, mark), _refuse(errno.ENOSYS), (_LOAD, 0, 0, _NUMBER))
     if column == 0:
         yield from ((_AT_LEAST, 0, 1, 0x40000000), _refuse(errno.ENOSYS))
@@ -556,7 +556,7 @@ def _steps(mark: int, column: int) -> Iterator[_Step]:
     bodies["socket"] = [(_LOAD, 0, 0, _argument(0)), *known, _refuse(errno.EAFNOSUPPORT)]
     for numbers in CALLS.values():
         for call, columns in numbers.items():
-            # A call without refusing steps is allowed.
+            # A call for which the filter has no refusing steps is allowed.
             if (number := columns[column]) >= 0:
                 body = bodies[call]
                 yield from ((_EQUAL, 0, len(body) + 1, number), *body, (_RETURN, 0, 0, _ALLOW))

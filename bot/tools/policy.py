@@ -108,8 +108,8 @@ class Policy:
         return Call(tool.name, {**call.input, **given.model_dump(mode="json")}, tool.effects)
 
     async def _decision(self, asked: Call, turn: ToolExecutionContext) -> Decision:
-        """Return the decision on a call: the strictest one of the loaded skills, the rules, and the rule that an instruction
-        file is written only with an operator's approval or a rule marked `@trusted:`.
+        """Return the strictest decision on a call: by the loaded skills, by the rules, or because the call writes an
+        instruction file. Writing such a file needs an operator's approval or a rule marked `@trusted:`.
         """
         decision, subjects = None, self._subjects(turn)
         if self.narrowing is not None:
@@ -187,8 +187,8 @@ class Policy:
         return f"{_because(decision)} {_ENDS[verdict.ended].format(by=verdict.by or 'Somebody')}"
 
     async def _later(self, call: ToolCall, turn: ToolExecutionContext) -> list[Approval]:
-        """Return the approval questions for those calls of the step that come after this call. If the step has already
-        asked, return [].
+        """Return the approval questions for the later calls of this step, so that all are asked at once. Return [] if an
+        earlier call of the step has asked them.
         """
         found, step = [], context.STEP.get([])
         calls = step[step.index(call) + 1 :] if call in step else []
@@ -234,8 +234,8 @@ class Policy:
         )
 
     def _script(self, paths: Collection[Path], turn: ToolExecutionContext) -> str:
-        """Return the text of the script that a command runs. Return "" if the text is long or the people of the turn
-        may not read it.
+        """Return the text of the script that a command runs; "" if the text is too long, or if the people of the turn may not
+        read it.
         """
         reads = [Call("read_file", {"path": str(path)}, READS) for path in paths]
         if any(self.rules.judge(one, self._subjects(turn), self._now()).outcome != "allow" for one in reads):
@@ -348,11 +348,11 @@ _BETWEEN = re.compile(r"env|nice|nohup|poetry|run|time|timeout|uv|[\d.]+[smh]?|\
 
 
 def named_files(command: str, root: Path) -> tuple[list[Path], list[Path]]:
-    """Return the programs and scripts that a command runs, and the other files that it names. The command runs in the
-    folder `root`. This call blocks the thread.
+    """Return the programs and scripts that a command in the folder `root` runs, and the other files that it names. This call
+    blocks the thread.
     """
     words = list(_words(command))
-    # The command might `cd` into a folder that it names, so files are looked up there too. `Path` would raise for words that are no valid file names.
+    # The command might `cd` into a folder that it names, so look up files there too. `Path` would raise for some words.
     folders = dict.fromkeys([root, *(root / word for word in words if os.path.isdir(root / word))])  # noqa: PTH112
     runs, others, begins, before = dict[Path, None](), dict[Path, None](), True, ""
     for word in words:

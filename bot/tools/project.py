@@ -1,7 +1,7 @@
-"""The project's folder, as tools see it. Tools do not see its files and folders with a hidden name.
+"""The project's folder, as tools see it. Tools do not see files and folders with a hidden name.
 
-A path is resolved once. Then each part of the path is opened in turn without following links. If somebody creates a
-link in between, the path is rejected.
+A path is resolved once. Then each part of the path is opened in turn without following links. If somebody creates a link in the
+meantime, the path is rejected.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Entry:
 
 
 def path_matcher(lines: Iterable[str]) -> Callable[[str], bool]:
-    """Return a function that tests a relative path. The function returns True if one of these patterns (in the syntax
+    """Return a function that tests a relative path. The function returns True if one of the patterns in `lines` (in the syntax
     of `.gitignore`) matches. The path of a folder must end with `/`. An invalid pattern is skipped, as Git does.
 
     RE2 matches in linear time, so no pattern of a project can be slow. Raises `errors.ToolError` if the patterns exceed

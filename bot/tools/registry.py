@@ -32,8 +32,8 @@ class ToolOffer:
 
 
 class ToolCatalog:
-    """The tools that `tool_search` can find in addition to those that every request declares. This base class has no tools. The
-    tools may change at any time. `sources` are the tools' sources and the state of each, as text for the model.
+    """The tools that `tool_search` can find in addition to the tools that every request declares. They may change at any time.
+    This base class has no tools. `sources` names each source of tools, such as an MCP server, with its state.
     """
 
     def get(self, name: str) -> Tool | None:

@@ -96,7 +96,7 @@ def excerpt(words: str, room: int, artifact: str | None) -> tuple[str, Omission 
     if artifact is None:
         where = "they are lost, the whole result could not be kept"
     note = f"[… {{}} lines, {{}} characters omitted; {where}]"
-    # The numbers in the note have at most as many digits as these.
+    # The numbers that the note will contain have at most as many digits as these.
     room -= weight(note.format(words.count("\n"), len(words))) + 2 * _ASCII
     begin = text.border(words, fitting(words, int(room * _HEAD)))
     most = max(1, room // _ASCII)
@@ -218,8 +218,8 @@ def _shown(data: str, room: int, redact: Redact) -> ShownFile | None:
 
 
 def fair_cap(loads: Sequence[int], room: int) -> int | None:
-    """Return the max size of one load. All loads together fit into `room` if the larger ones are cut to this size.
-    Return None if all loads fit uncut.
+    """Return a size. If each load that is larger is cut to this size, all loads together fit into `room`. Return None if all
+    loads fit uncut.
     """
     if sum(loads) <= room:
         return None

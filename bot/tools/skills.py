@@ -111,7 +111,7 @@ class SkillFolder:
                 await asyncio.to_thread(self._guard.must_be_followed, file, found)
                 if (
                     changes == self._guard.changes
-                ):  # no command has started or ended since, so the file is the checked one
+                ):  # no command began or ended during the check, so it is valid for the text that was read
                     return _parse(raw.decode("utf-8", "replace"), file.parent.name)
         except (OSError, ValueError, yaml.YAMLError, NotVetted) as error:
             self._log.write("skill", f"the skill {file.parent.name!r} cannot be used: {error}", level="warn")
@@ -140,7 +140,7 @@ def _parse(source: str, folder: str) -> Skill:
 ALWAYS = frozenset(
     {"chat_load_history", "chat_send", "read_artifact", "skills_list", "skills_load", "tool_search"}
 )
-"""Tools that no skill can restrict. These tools answer people, or read history, artifacts and skills."""
+"""Tools that every skill allows: they answer people, or read history, artifacts and skills."""
 NAMES = {
     "bash": "run_shell",
     "edit": "edit_file",
@@ -172,8 +172,8 @@ class SkillAllowlist:
     async def refuses(
         self, call: Call, subjects: Sequence[Subject], now: PolicyContext, messages: Sequence[Message]
     ) -> Decision | None:
-        """Return a refusal if no loaded skill lists the call; None if a skill lists it. The lists of several skills are
-        combined.
+        """Return a refusal if none of the loaded skills lists the call. Return None if one of them lists it, or if none
+        restricts tools.
         """
         names = loaded(messages) if call.tool not in ALWAYS else ()
         if not names:

@@ -91,8 +91,8 @@ async def system_resolve(host: str, port: int) -> list[str]:
 
 
 class Web:
-    """Fetches web pages. The function `public` decides which IP addresses are allowed. Another function is used only in
-    tests, and for addresses that operators set.
+    """Fetches web pages. The function `public` decides which IP addresses are allowed. Only tests, and requests to addresses
+    that operators set, use another function.
     """
 
     def __init__(

@@ -40,7 +40,7 @@ class Search(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ToolPorts:
-    """Interfaces and values that tools depend on. Each tool uses only some of them."""
+    """The interfaces and values (ports) that built-in tools need from outside. Each tool uses only some of them."""
 
     history: Callable[[ChatKey, HistoryQuery], Awaitable[HistoryPage]]
     """Function that returns a page of a chat's archive."""
@@ -62,7 +62,7 @@ class ToolPorts:
 
 @dataclass(frozen=True)
 class BuiltinTool:
-    """A tool made of a function by `tool`. A call with the ports returns the tool as it is registered."""
+    """A tool that the decorator `tool` made from a function. Calling it with the ports returns the tool to register."""
 
     name: str
     description: str
@@ -74,7 +74,7 @@ class BuiltinTool:
     eager: bool = False
     """True if the tool's input is streamed while the model writes it."""
     adapt: Callable[[ToolPorts], Mapping[str, Any]] = lambda _: {}
-    """Function that returns the fields of the tool that depend on the ports."""
+    """Function that returns those fields of the tool whose values depend on the ports."""
 
     def __call__(self, ports: ToolPorts) -> BuiltinTool:
         return replace(self, function=functools.partial(self.function, ports), **self.adapt(ports))
@@ -91,9 +91,9 @@ class BuiltinTool:
 
 
 def tool(description: str = "", **fields: Any) -> Callable[[Callable[..., Any]], BuiltinTool]:
-    """Return a decorator that makes a tool of a function. `fields` are further fields of `BuiltinTool`; the defaults suit a
-    tool that reads. The function's parameters are the ports and the tool's arguments, or the ports and `args`, a model of
-    all arguments. A function that is no coroutine runs on another thread.
+    """Return a decorator that makes a tool from a function. `fields` sets further fields of `BuiltinTool`; their defaults suit
+    a tool that only reads. The function takes the ports, and then either each argument of the tool or `args`, one model of all
+    arguments. If the function is not async, it runs on another thread.
     """
 
     def made(function: Callable[..., Any]) -> BuiltinTool:

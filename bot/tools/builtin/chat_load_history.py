@@ -1,5 +1,5 @@
-"""`chat_load_history`: inserts older messages, of the same chat or of other chats of the person who asks, before the current
-message.
+"""`chat_load_history`: inserts older messages before the current message. They come from the same chat, or from other chats of
+the person who asks.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from bot.tools.builtin import ToolPorts, tool
 from bot.tools.context import RecallQuery, ToolExecutionContext
 
 BYTES = 75_000
-"""Max bytes that one ranked search loads, about as much as a turn accepts. Low-ranked messages are left out here.
-Otherwise the turn would leave out the oldest messages.
+"""Max bytes of messages that one ranked search loads, about as much as a turn accepts. The search leaves out the lowest-ranked
+messages. Without this limit, the turn would leave out the oldest ones instead.
 """
 FARTHEST = 5_000
-"""Max offset in a search of several chats. A search of several chats keeps all messages before the offset in memory."""
+"""Max offset in a search of several chats. Such a search has to keep all messages before the offset in memory."""
 MOST_CHATS = 200
 """Max number of a person's other chats that one search covers. The most recently active chats are searched."""
 MOST_ARTIFACTS = 5
@@ -41,7 +41,7 @@ class LoadHistoryInput(ToolInput):
     keyword: str | None = Field(
         default=None, min_length=1, max_length=200, description="Literal text the messages contain, any case."
     )
-    # Models repeat earlier calls that contain this argument. Therefore the argument is accepted, but not declared.
+    # Old conversations contain calls with this argument, and models repeat them. So it is accepted, but not declared.
     query: SkipJsonSchema[str | None] = Field(default=None, max_length=4_000)
     queries: list[Phrasing] = Field(
         default=[],
@@ -61,7 +61,7 @@ class LoadHistoryInput(ToolInput):
 
     @property
     def phrasings(self) -> tuple[str, ...]:
-        """Return the different wordings of the question. () means that the newest messages are requested."""
+        """Return the different wordings of the question; () if the model requests the newest messages."""
         return tuple(dict.fromkeys(filter(None, [self.query, *self.queries])))
 
 
@@ -232,7 +232,7 @@ def _receipt(
     args: LoadHistoryInput, lines: list[ArchiveLine], found: _FoundLines, turn: ToolExecutionContext
 ) -> str:
     said = f"Loaded {len(lines)} older messages, {_when(lines[0].ts)} to {_when(lines[-1].ts)}"
-    # The turn may have room for only the newest messages, so count only the matches among them.
+    # The turn may have had room for only some of the messages, so count only the matches among these.
     loaded = set(map(_identity, lines))
     matches = sum(_identity(hit) in loaded for hit in found.hits)
     said += f" ({matches} matches and what was said around them)" if args.phrasings else ""

@@ -24,15 +24,15 @@ ENTRIES = 500
 LINES = 2_000
 """Max lines on one page of a file."""
 LARGEST = 16 * 1024 * 1024
-"""Max bytes of a file that can be read. The rest of a larger file cannot be read."""
+"""Max bytes of a file that can be read. Of a larger file, only the beginning can be read."""
 EDITED = 4 * 1024 * 1024
 """Max bytes of a file that is searched or edited."""
 SECONDS = 15.0
 """Timeout in seconds of a search."""
 LINE = 10_000
-"""Max characters of a line that are searched."""
+"""Max characters of one line that are searched. The rest of a longer line is ignored."""
 MATCHES, SHOWN = 200, 200
-"""Max matching lines in a result, and max characters shown of each."""
+"""Max matches (lines or files) in a result, and max characters shown of a matching line."""
 LEVELS = 50
 WRITTEN = 1_000_000
 """Max characters of the text in a `write_file` call."""
@@ -49,7 +49,7 @@ def _touch(ports: ToolPorts, place: ProjectPath) -> None:
 
 
 def _report(ports: ToolPorts, *paths: str) -> None:
-    """Report that the tool's result contains text of these files, or names below these folders."""
+    """Report the provenance of the tool's result, which contains text of these files or names below these folders."""
     for path in paths:
         context.report_provenance(WORKSPACES | ports.guard.of(path, context.current().channel))
 
@@ -212,7 +212,7 @@ def _finder(pattern: str, *, regex: bool) -> Find:
     options = re2.Options()
     options.log_errors = False
     try:
-        # RE2 needs linear time, whatever the expression.
+        # RE2 takes linear time for every expression, so a search cannot hang.
         compiled = re2.compile(pattern, options)
     except re2.error as error:
         raise errors.ToolError(f"This is no regular expression of RE2: {text.preview(str(error))}.") from None

@@ -24,7 +24,7 @@ from bot.tools.context import ToolExecutionContext
 from bot.tools.permissions import taint
 
 _LONGEST = 20_000
-"""Max characters of a message that are compared with a note."""
+"""Max characters of one message that are compared with a note."""
 _SHARE = 3
 """Divisor that defines when two texts are related: at least 1/_SHARE of the shorter text's words occur in the other text."""
 _SHORTEST = 3
@@ -37,8 +37,8 @@ _COMMON = frozenset(_COMMON_WORDS.split())
 
 
 class NoteSources:
-    """Finds the messages in the model's context that a note may be based on. `own` is the request id of the turn that
-    writes the note.
+    """Finds the messages in the model's context that a note may be based on, by the words that both contain. `own` is the
+    request id of the turn that writes the note.
     """
 
     def __init__(self, view: Iterable[Message], own: str) -> None:

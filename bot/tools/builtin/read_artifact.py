@@ -28,7 +28,7 @@ async def read_artifact(
         str | None, Field(min_length=1, max_length=200, description="Lines with this text, any case.")
     ] = None,
 ) -> str:
-    """Read an artifact of the current chat. The results are pages, so they are never stored as artifacts."""
+    """Read an artifact of the current chat. The result is a page that fits the context, so it never becomes an artifact."""
     artifact_id, chat_key = id.strip().upper(), context.current().chat_key
     if grep is not None:
         if "\n" in grep:

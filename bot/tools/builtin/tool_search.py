@@ -27,13 +27,13 @@ SHOWN = 40
 NAME, WORDS, FIELD = 3.0, 1.0, 0.5
 """Weight of a matching word: in the tool's name, in its description, and in the name of an argument."""
 ALIKE = 0.75
-"""Factor for two words that only begin alike, such as `issue` and `issues`. The factor is applied once for each of the two words."""
+"""Factor for two words that only begin alike, such as `issue` and `issues`. It is applied twice, once for each word."""
 BEGINS = 5
-"""Number of characters with which two words must begin alike."""
+"""Min number of common first characters of two words that count as beginning alike."""
 LONGEST_QUERY = 60
 """Max words of a query that are used."""
 
-# Text is compared in pairs of characters if its script has no spaces, or if its words change their endings.
+# In scripts without spaces, and in scripts whose words change their endings, pairs of characters are compared instead of words.
 _RUNS = regex.compile(
     r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]+|[\p{L}\p{M}\p{N}]+"
 )
@@ -43,7 +43,7 @@ _HUMP = regex.compile(r"(?<=[\p{Ll}\p{N}])(?=\p{Lu})")
 
 def _adapted(ports: ToolPorts) -> dict[str, str]:
     servers = ", ".join(sorted(ports.catalog.sources()))
-    # The servers' names come from ship.json, so the description stays the same while the process runs.
+    # The names of the servers come from ship.json, so the tool's description stays the same while the process runs.
     return {
         "description": "Find more tools to call" + (f", of the MCP servers: {servers}." if servers else ".")
     }
@@ -57,7 +57,7 @@ async def tool_search(
 ) -> str | FoundTools:
     """Return the definitions of the best matching tools. The model can then call these tools."""
     catalog = ports.catalog
-    # If the context window is small, requests leave out some built-in tools, so search these too.
+    # If the context window is small, requests do not declare some built-in tools, so search these too.
     own = [ToolOffer(one, one["name"], one["description"]) for one in context.current().undeclared()]
     offers = catalog.offers()
     if offers:

@@ -53,8 +53,8 @@ class ServerLost(errors.ShipmateError):
 
 @dataclass(eq=False)
 class Server:
-    """One MCP server, which is connected while `run` runs. If the connection is down, the server's tools stay known, but calls
-    fail.
+    """One MCP server, which is connected while `run` runs. While the connection is down, the model still sees the server's
+    tools, but calls fail.
     """
 
     name: str
@@ -121,7 +121,7 @@ class Server:
         self.log.write("mcp", f"the server {self.name} is down", level="warn", cause=self.trouble, was=was)
 
     def lasting_trouble(self, seconds: float) -> str:
-        """Return the failure, for operators; "" if the server works or failed less than `seconds` ago."""
+        """Return the failure as text for operators; "" if the server works, or if it failed less than `seconds` ago."""
         lasts = self.down_since is not None and self.clock.monotonic() - self.down_since >= seconds
         return self.trouble if lasts else ""
 
@@ -145,7 +145,8 @@ class Server:
             cache=None,
         )
         async with contextlib.AsyncExitStack() as stack:
-            # Old servers refuse the new handshake, and new servers the old one. After a failure, the other one is tried.
+            # Old servers refuse the new handshake, and new servers the old one. If this one fails, the next attempt uses the
+            # other.
             used = self._handshake
             self._handshake = "auto" if used == "legacy" else "legacy"
             async with asyncio.timeout(START_SECONDS):
@@ -320,7 +321,7 @@ class Server:
                 f"The MCP server {self.name} answered with something that is no result. It may have taken effect."
             ) from None
         except (MCPError, anyio.ClosedResourceError, anyio.BrokenResourceError) as error:
-            # The SDK raises `MCPError` also if an answer breaks off. A server can send the same code, so it proves nothing.
+            # The SDK raises `MCPError` also if an answer breaks off. A server could send the same code, so test the connection.
             refused = isinstance(error, MCPError) and not (
                 error.code == CONNECTION_CLOSED and error.message.startswith("SSE stream ")
             )

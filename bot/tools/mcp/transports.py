@@ -67,7 +67,7 @@ async def process(
     """
     from mcp.client import stdio
 
-    # Some servers print logs to stdout. The SDK skips such lines, but logs each with a traceback.
+    # Some servers print logs to stdout. The SDK skips such lines, but logs a traceback for each. Turn these tracebacks off.
     logging.getLogger("mcp.client.stdio").setLevel(logging.CRITICAL)
     read, write = os.pipe()
     stderr = asyncio.StreamReader()
@@ -99,8 +99,8 @@ async def process(
 
 
 def _reread(error: pydantic.ValidationError) -> Any:
-    """Return the message in a line that the SDK refuses because of half a surrogate pair, such as a cut emoji. If the
-    line contains no message, return the error.
+    """If the SDK refused a line only because it contains half a surrogate pair (such as a cut emoji), return the message in the
+    line. Otherwise return the error.
     """
     from mcp.shared.message import SessionMessage
     from mcp_types import jsonrpc_message_adapter
@@ -187,8 +187,8 @@ def placed(root: Path, word: str) -> str:
 
 
 def fixed_environment(ours: ProtectedCode, folder: Path) -> dict[str, str]:
-    """Return the inherited variables that name no path which a chat can change. If HOME names such a path, it is set to
-    `folder`, because programs run code from HOME.
+    """Return the inherited environment variables, without those that name a path which a chat can change. If HOME names such a
+    path, set it to `folder`, because programs run code from HOME.
     """
     env = {name: os.environ[name] for name in _INHERITED if name in os.environ}
     kept = {name: value for name, value in env.items() if name == "PATH" or not any(_changeable(value, ours))}

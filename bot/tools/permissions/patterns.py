@@ -27,7 +27,7 @@ ARGUMENTS: Mapping[str, tuple[Kind, str]] = {
     "run_shell": ("command", "command"),
     "web_fetch": ("url", "url"),
 }
-"""Kind and name of the argument that patterns are compared with, by tool. The kind `tree` is a path and everything below it."""
+"""For each tool, kind and name of the argument to compare patterns with. The kind `tree` is a path and everything below it."""
 Match = Callable[[str], bool]
 Parts = tuple[str, ...]
 ReadLink = Callable[[str], str | None]
@@ -67,11 +67,11 @@ def glob(pattern: str) -> Match:
 
 
 def path_glob(parts: Sequence[str]) -> Callable[[Sequence[str]], bool]:
-    """Return a function that tests if a path's parts match these parts. `**` stands for any number of parts."""
+    """Return a function that tests if the parts of a path match a pattern's `parts`. `**` stands for any number of parts."""
     pattern = [None if part == ANY_DEPTH else glob(part) for part in parts]
 
     def matches(path: Sequence[str]) -> bool:
-        # Numbers of leading path parts that the pattern's parts, as far as they are read, can match.
+        # Each number in `taken` says how many leading parts of the path the pattern's parts so far can match.
         taken = {0}
         for part in pattern:
             if not taken:
@@ -196,7 +196,8 @@ def url_glob(pattern: str) -> tuple[Callable[[Url], bool], Match]:
 
 def literal_words(command: str) -> tuple[str, ...] | None:
     """Return the words of a command that contains no characters that a shell interprets; None for other commands, and for
-    commands that are long or begin with an assignment. Rules can judge only a command with known words. Run it without a shell.
+    commands that are long or begin with an assignment. Rules can judge only a command with known words. The caller must run it
+    without a shell.
     """
     words = tuple(word for word in command.split(" ") if word)
     if len(command) > LONGEST or not words or "=" in words[0]:

@@ -378,7 +378,7 @@ UNTAINTED = frozenset({HISTORY, "chat_send", "task"})
 only the model's context, or make calls that are judged individually.
 """
 OWN = frozenset({"memory", "schedule_cancel", "schedule_create", "web_search"})
-"""Tools that concern only the person who asks. If untrusted text is in the model's context, this person confirms the call."""
+"""Tools that affect only the person who asks. If untrusted text is in the model's context, this person confirms the call."""
 ASKED_BECAUSE: Mapping[Reason, str] = {
     "tainted": "text from the web, a server, a file or people without rights is in view",
     "instructs": "it changes what I am told to do",
@@ -415,7 +415,7 @@ def _default(call: Call, now: PolicyContext) -> Decision:
 def asks(
     source: Source, why: Reason, rule: str = "", *, granted: bool = False, own: bool = False
 ) -> Decision:
-    """Return a decision to ask for approval for this reason."""
+    """Return the decision that a person is asked for approval, for the reason `why`."""
     return Decision("ask", source, ASKED_BECAUSE[why], rule, granted=granted, own=own, why=why)
 
 
@@ -424,7 +424,7 @@ def taints(call: Call, now: PolicyContext, least: Taint = Taint.FOREIGN) -> bool
     untrusted-text level `least` counts. Text from the project's files changes only the defaults, not the rules that operators
     wrote.
     """
-    # This call would load messages of other chats into this chat, which the author of the untrusted text may read.
+    # This call would load messages of other chats into this chat. The author of the untrusted text may read this chat.
     carries = call.tool == HISTORY and call.arguments.get("scope") == "mine" and not now.private
     if now.taint < least or (call.tool in UNTAINTED and not carries):
         return False
