@@ -14,8 +14,8 @@ _STOPS = (signal.SIGINT, signal.SIGTERM)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code. Set the signal handlers before `bot.cli.commands` is imported,
-    because that import takes time.
+    """Run one command and return its exit code. The signal handlers are set before `bot.cli.commands` is imported, because that
+    import takes time.
     """
     if arguments is None and len(sys.argv) == 1:
         sys.argv += _first_look()
@@ -42,9 +42,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _first_look() -> list[str]:
-    """Return the arguments to use if the user gives none, as in `uvx shipmate`. They start a gateway with default
-    settings in the user's data folder. Without a terminal, or in a project folder, return [], which shows
-    the help.
+    """Return the arguments to use if the user gives none, as in `uvx shipmate`. They start a gateway with default settings in
+    the user's data folder. Return [], which shows the help, if there is no terminal or if the current folder is a project.
     """
     terminals = all(stream and stream.isatty() for stream in (sys.stdin, sys.stdout))
     if not terminals or Path("ship.json").exists():

@@ -1,5 +1,5 @@
-"""Lists and runs the commands of `shipmate`, and has those that start a gateway. An error becomes one line of output and an
-exit code.
+"""Lists and runs the commands of `shipmate`. The commands that start a gateway are defined here. An error becomes one line of
+output and an exit code.
 
 The module of a command is imported only when the command is used, because some modules take seconds to import.
 """
@@ -111,11 +111,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = _run(list(sys.argv[1:] if arguments is None else arguments))
         sys.stdout.flush()
     except OSError as error:
-        # A broken pipe means that the program that reads our output has ended (`shipmate logs | head`). EIO means that the terminal was closed.
+        # A broken pipe: the program that reads our output has ended (`shipmate logs | head`). EIO: the terminal was closed.
         if not isinstance(error, BrokenPipeError) and error.errno != errno.EIO:
             complain(f"shipmate: {error.strerror}: the output")
             code = 1
-        # Otherwise the interpreter would fail when it flushes stdout at exit.
+        # Discard the rest of the output. Otherwise the interpreter would fail when it flushes stdout at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return code
 

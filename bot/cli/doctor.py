@@ -302,7 +302,7 @@ class _NobodyAsked:
 
 
 async def servers(settings: Settings) -> AsyncIterator[Finding]:
-    """Start or connect to each MCP server as the gateway does, then close it."""
+    """Start or connect to each MCP server as the gateway does, and then close the connection."""
     made = McpServers(
         settings.mcp,
         questions=_NobodyAsked(),

@@ -1,4 +1,4 @@
-"""The commands that read what was said and used: `chats`, `history`, `index` and `stats`."""
+"""The commands that show conversations and their usage: `chats`, `history`, `index` and `stats`."""
 
 from __future__ import annotations
 

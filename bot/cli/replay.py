@@ -242,7 +242,7 @@ UNKNOWN = (
 
 @dataclass(frozen=True, slots=True)
 class LoggedTurn:
-    """A turn as its chat's log contains it. `task` is set if the user asked for one task of this turn: its id."""
+    """A turn, read from its chat's log. If the user asked for one task of this turn, `task` is the task's id."""
 
     turn: str
     task: str | None
@@ -256,7 +256,7 @@ class LoggedTurn:
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """The recorded model requests of a turn, or of one task of the turn if `task` is set."""
+    """The recorded model requests of a turn; if `task` is set, only the requests of that task."""
 
     request_id: str
     chat_key: str

@@ -36,7 +36,7 @@ from bot.system import SystemClock, SystemDisk
 KEY = "ANTHROPIC_API_KEY"
 FOLDER = "The project folder."
 CLAIM_SECONDS = 300.0
-"""Max seconds to wait for the user to send a code to the bot. The code shows which platform account is the user's."""
+"""Max seconds that `init` waits until the user sends a code to the bot. The sender of the code becomes an operator."""
 TEMPLATES = Path(__file__).with_name("new_project")
 
 
@@ -75,7 +75,7 @@ class Project:
         return {str(one) for one in (*access_list(self.root).operators(), *listed)}
 
     def instructions(self, manifest: Manifest, name: str) -> str:
-        """Return the instructions for getting a channel's tokens for a bot with this name."""
+        """Return instructions that tell the user how to get a channel's tokens for a bot with this name."""
         url = self.section("channels", manifest.name, "webhook").get("url")
         return manifest.connect(name, url if isinstance(url, str) else None)
 

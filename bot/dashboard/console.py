@@ -54,8 +54,8 @@ MOST_ASKED = 200
 MOST_SAID = 50
 """Max results of decisions that are kept until a page shows them."""
 COUNT_SECONDS = 0.3
-"""Max seconds that the errors page waits until errors are counted. The first count reads the whole log and may take
-longer.
+"""Max seconds that the errors page waits until errors are counted. Counting may take longer, because the first count reads the
+whole log.
 """
 LONGEST = 4_000
 """Max characters of a message that are shown."""
@@ -113,7 +113,7 @@ class Console:
         self._causes = CauseCounts(self.logs, self.disk)
         self._counting: asyncio.Task[None] | None = None
         self._form_key = secrets.token_urlsafe(32)
-        """Text that each form of this process contains. Pages of other sites cannot read the text."""
+        """Secret in each form of this process. Pages of other sites cannot read it, so they cannot send a valid form."""
         self._said: OrderedDict[str, str] = OrderedDict()
         """Results of decisions, kept until a page shows them; the key is a random name."""
         self._templates = _environment(self.clock)
@@ -281,7 +281,7 @@ class Console:
         asked = {**_asked(request, "live"), "days": _period(request), "level": level}
         if self._counting is None or self._counting.done():
             self._counting = asyncio.create_task(asyncio.to_thread(self._causes.update))
-        # The first count reads the whole log. Other pages, which are rendered one at a time, must not wait for it.
+        # The first count reads the whole log. Do not wait long for it, because only one page is rendered at a time.
         done, _ = await asyncio.wait([self._counting], timeout=COUNT_SECONDS)
         found = None
         for counted in done:
@@ -331,7 +331,7 @@ class Console:
             return say("waiting.unknown")
         try:
             answer = await self.decide(loop, act)
-            # If the item still waits, show the command's answer, which says why. Otherwise show what was done.
+            # If the item still waits, the decision failed; the command's answer says why. Otherwise show what was done.
             if loop in await self.waiting():
                 return answer
         except errors.StorageError as failure:
@@ -346,7 +346,7 @@ class Console:
         return {"sections": sections}
 
     def _since(self, period: str) -> float:
-        """Return the begin (epoch seconds) of a period, or of a day (UTC)."""
+        """Return the time (epoch seconds) at which a period, or a day in UTC, begins."""
         if period not in _PERIODS:
             return datetime.fromisoformat(period).replace(tzinfo=UTC).timestamp()
         return 0.0 if period == "all" else self.clock.now() - int(period) * _DAY

@@ -1,5 +1,4 @@
-"""Metrics for Prometheus. Counters are updated from lines of the operator's log, and gauges are read at each
-scrape.
+"""Metrics for Prometheus. Lines of the operator's log update the counters and histograms. The figures are read at each scrape.
 """
 
 from __future__ import annotations
@@ -29,19 +28,19 @@ TABLE: dict[str, dict[str, dict[str, Any]]] = tomllib.loads(
 """Meaning, labels and buckets of each counter, histogram and figure."""
 
 Figures = Mapping[str, float | Mapping[str, float] | None]
-"""Values of the metrics in `figures` of the table, by name. A metric with a label has a mapping from label values to numbers. None
-means that the value is unknown.
+"""Current value of each metric in the section `figures` of the table; None if unknown. A metric with a label has a mapping from
+label values to numbers.
 """
 
 
 class Metrics:
-    """The metrics of the page `/metrics`. `observe`, an observer of `bot.telemetry.JsonlLog`, updates the counters.
-    Thread-safe.
+    """The metrics of the page `/metrics`. `bot.telemetry.JsonlLog` passes each log line to `observe`, which updates the
+    counters. Thread-safe.
     """
 
     def __init__(self) -> None:
         self.figures: Callable[[], Figures] = dict
-        """Function that returns the values of the gauges."""
+        """Function that returns the current values of the figures."""
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         self._counters = {
@@ -49,7 +48,7 @@ class Metrics:
             for name, one in TABLE["counters"].items()
         }
         self._labelled = dict[tuple[str, tuple[Any, ...]], Counter]()
-        """Counters by name and label values, because finding one in the library takes 5 µs."""
+        """Counters by name and label values. They are cached, because finding one in the library takes 5 µs."""
         self._histograms = {
             name: Histogram(
                 f"shipmate_{name}_seconds", one["meaning"], buckets=one["buckets"], registry=self.registry
@@ -64,7 +63,7 @@ class Metrics:
         counter.inc(amount)
 
     def observe(self, line: Mapping[str, Any]) -> None:
-        """Update the counters from one log line."""
+        """Update the counters and histograms from one log line."""
         self._add("log_lines", line["level"])
         details = line["details"]
         match line["kind"]:

@@ -133,8 +133,8 @@ def _refusal(status: int, words: str, headers: Mapping[str, str] | None = None) 
 
 
 def _same_site(request: web.Request) -> bool:
-    """Return False if a page of another site made the request, except if a person followed a link on that page. A
-    request that changes something must come from a page of this server.
+    """Return False if a page of another site made the request. A person may follow a link from another site, but a request that
+    changes something must come from a page of this server.
     """
     site = request.headers.get("Sec-Fetch-Site")
     if request.method in {"GET", "HEAD"}:

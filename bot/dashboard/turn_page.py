@@ -75,7 +75,7 @@ def turn_page(request: str, logs: Path, disk: Disk, sums: UsageSums) -> dict[str
 
 
 def _waterfall(lines: Sequence[Line]) -> tuple[list[Step], float]:
-    """Return the steps of a turn, sorted by begin, and the turn's milliseconds. A subagent's steps follow the tool call
+    """Return the steps of a turn, sorted by begin, and the turn's duration in ms. The steps of a subagent follow the tool call
     that started it.
     """
     waits = (details_of(line).get("queueMs") for line in lines if line.get("kind") == "answer_shown")
@@ -106,7 +106,7 @@ def _waterfall(lines: Sequence[Line]) -> tuple[list[Step], float]:
 
 
 def _steps(lines: Sequence[Line], first: float) -> tuple[list[Step], dict[str, str]]:
-    """Return the steps, and the ids of tool calls that started a subagent, by the subagent's task id."""
+    """Return the steps, and a table that has the id of the tool call that started a subagent, by the subagent's task id."""
     ended, running, calls = list[Step](), dict[str, Step](), dict[str, str]()
     for line in lines:
         details, at = details_of(line), epoch_ms(line) - first
@@ -132,9 +132,9 @@ def _steps(lines: Sequence[Line], first: float) -> tuple[list[Step], dict[str, s
 
 
 def _paired(line: Line, at: float, running: dict[str, Step]) -> Step | None:
-    """Begin a step, or return the step that the line ends. `running` has the running steps; the key is the id of the
-    model call, tool call or question. If the line at which a step began is missing, its begin is computed from
-    `duration`.
+    """If the line begins a step, add the step to `running` and return None. If it ends a step, return that step. The keys of
+    `running` are the ids of model calls, tool calls and questions. If the line at which the step began is missing, its begin is
+    computed from `duration`.
     """
     details, (kind, id_of) = details_of(line), _PAIRED[line["kind"]]
     key = str(details.get(id_of) or "")

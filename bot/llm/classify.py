@@ -1,6 +1,6 @@
-"""Converts failures of the provider into `errors.ModelError`s, by the HTTP status and by the patterns in
-`provider_errors.toml`. Throttling, timeouts and spent budgets are tested before an overflow of the context window. If
-one of these were mistaken for an overflow, the conversation would lose its history.
+"""Converts failures of the provider into `errors.ModelError`s, by the HTTP status and the patterns in `provider_errors.toml`.
+The rules for throttling, timeouts and spent budgets come before the rule for an overflow of the context window. If such a
+failure were mistaken for an overflow, the conversation would lose its history.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MAX_READ = 4_000
 MAX_SHOWN = 300
 """Max characters of the provider's error text that an error contains."""
 MAX_WAIT = 7 * 86_400.0
-"""Max seconds of a `retry-after` header. A longer wait is shortened to this."""
+"""Max seconds that a `retry-after` header may demand. A longer wait is shortened to this value."""
 
 
 def _re(pattern: str) -> re.Pattern[str]:
@@ -39,14 +39,14 @@ _STATUS: dict[str, int] = _TEXTS.pop("status")
 _SAYS = {name: _re(pattern) for name, pattern in _TEXTS.items()}
 _UNCERTAIN = frozenset({"api_error", "invalid_request_error", "not_found_error"})
 REFUSED_REQUEST = frozenset({200, 400, 409, 422})
-"""HTTP statuses with which a Messages API endpoint refuses a request. Any other status below 500 that no rule matches means a
-wrong address or setting.
+"""HTTP statuses with which a Messages API endpoint refuses a request. Any other status below 500 that no rule matches shows
+that an address or setting is wrong.
 """
 
 
 @dataclass(slots=True)
 class _Failure:
-    """A failed answer, parsed from an error body of Anthropic, OpenAI, Google or Bedrock, including JSON nested in JSON."""
+    """A failed answer, parsed from an error body of Anthropic, OpenAI, Google or Bedrock, even if it is JSON inside JSON."""
 
     http_status: int | None
     """HTTP status. None if there was no answer; 200 if the stream failed after it began."""
@@ -155,7 +155,7 @@ def _retry_after(headers: Mapping[str, str], now: float) -> float | None:
 
 
 def _classified(it: _Failure, *, is_empty: bool) -> tuple[type[errors.ModelError], dict[str, Any]]:
-    """Return the class of the error, and its facts."""
+    """Return the class of the error, and the keyword arguments that only this class takes."""
     if (kind := next((kind for applies, kind in _BEFORE_OVERFLOW if applies(it)), None)) is not None:
         return kind, {}
     if (output := _SAYS["output"].search(it.said)) is not None:

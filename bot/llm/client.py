@@ -30,7 +30,7 @@ from bot.llm.wrapper import usage_object
 DEFAULT_BASE_URL = "https://api.anthropic.com"
 MESSAGES = "/v1/messages"
 DRAIN_SECONDS = 0.25
-"""Timeout in seconds for reading the end of a body after the answer is complete."""
+"""Timeout in seconds for reading the rest of a response body after the model's answer is complete."""
 NO_SUCH_PAGE = frozenset({404, 405, 501})
 CONNECTIONS = httpx2.Limits(max_connections=1_000, max_keepalive_connections=20, keepalive_expiry=30.0)
 """Limits of the connection pool. By default, idle connections close after 5 s, often before a conversation's next request."""
@@ -117,7 +117,7 @@ class AnthropicModel:
             response = await self._open(request)
             events, chunks, done = EventStream(), response.aiter_bytes(), False
             while not done:
-                # aiohttp's own timeout stops working once a byte breaks the protocol, so a second timeout is needed.
+                # aiohttp's own timeout stops working once a byte breaks the HTTP protocol, so a second timeout is needed.
                 async with asyncio.timeout(self._idle):
                     chunk = await anext(chunks, None)
                 if chunk is None:
@@ -203,7 +203,7 @@ class AnthropicModel:
             return self._classified(error.status_code, error.body, error.response.headers)
         cause = error.__cause__ if isinstance(error, anthropic.APIConnectionError) else error
         below = cause.__cause__ if cause is not None else None
-        # If an open aiohttp connection breaks, the library raises `ConnectError` too; `below` shows the difference.
+        # The library raises `ConnectError` also if an open connection breaks. Then the request may have been sent.
         broke = isinstance(below, aiohttp.ClientConnectionError) and not isinstance(
             below, aiohttp.ClientConnectorError
         )
@@ -221,7 +221,7 @@ class AnthropicModel:
     async def check(self) -> None:
         if await self._get("/v1/models", {"limit": 1}):
             return
-        # The endpoint has no list of models, so an empty request tests it. A Messages API endpoint refuses that at no cost.
+        # The endpoint has no list of models, so an empty request tests it. A Messages API endpoint refuses it at no cost.
         try:
             await self._client.post(MESSAGES, cast_to=object, body={})
         except _FAILURES as error:

@@ -68,8 +68,8 @@ _DATED = re.compile(r"(?:-latest|[-@]\d{8})$")
 
 @dataclass(frozen=True, slots=True)
 class PriceTable:
-    """Prices by model name. `own` overrides the built-in table. `claude-opus-5-20260101` has the price of
-    `claude-opus-5`, but `claude-opus-5-7` is another model.
+    """Prices by model name. `own` overrides the built-in table. A date at the end of a name is ignored:
+    `claude-opus-5-20260101` has the price of `claude-opus-5`. But `claude-opus-5-7` is another model.
     """
 
     own: Mapping[str, Price] = field(default_factory=dict)
@@ -85,8 +85,8 @@ class PriceTable:
         return None if price is None else price.of(usage)
 
     def at_most(self, model: str, usage: Usage, known_usd: float | None = None) -> float:
-        """Return the cost in US dollars that budgets count for a call: `known_usd` if given, else the cost at the model's price. For
-        a model without a price, use the highest known price.
+        """Return the cost of a call in US dollars that counts against budgets: `known_usd` if given, else the cost at the
+        model's price. If the model's price is unknown, use the highest known price.
         """
         cost = self.cost_usd(model, usage) if known_usd is None else known_usd
         known = (
@@ -126,7 +126,7 @@ ASKS = frozenset({"turn", "subagent", "synthesis"})
 
 Scope = Literal["chat", "person"]
 Account = tuple[Scope, str]
-"""Scope and id of a person, or of a chat with its threads."""
+"""A scope, and the id of a person or of a chat (with its threads). Each account has its own budget."""
 _RULES: Mapping[Scope, str] = {"chat": "budgets.perChatUsdPerDay", "person": "budgets.perUserUsdPerDay"}
 
 
@@ -177,8 +177,8 @@ class Spending:
 
 @dataclass(eq=False)
 class BudgetedModel(ModelWrapper):
-    """A model that raises `errors.BudgetSpent` once an account's budget is spent. Operators are asked first; they can allow
-    the turn, the chat, or all calls of the account until the day ends. Running calls may exceed a budget.
+    """A model that raises `errors.BudgetSpent` once an account's budget is spent. Operators are asked first; they can allow the
+    turn, the chat, or all calls of the account until the day ends. Calls that are already running may exceed the budget.
     """
 
     spending: Spending
@@ -194,7 +194,7 @@ class BudgetedModel(ModelWrapper):
 
     def __post_init__(self) -> None:
         self._day = day_of(self.clock.now())
-        # An earlier process has already warned operators of these accounts.
+        # An earlier process has already warned operators about these accounts, so do not warn again.
         known = (one for one in self.spending.usd if one[0] in self.limits)
         self._warned = {one for one in known if self._reached(one, WARN_AT)}
 

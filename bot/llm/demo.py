@@ -78,7 +78,7 @@ class _Turn:
 
 
 def _read(messages: Sequence[Message]) -> _Turn:
-    """Return the running turn, which begins at the newest message that contains a person's text."""
+    """Parse the messages of a request. The running turn begins at the newest message that contains a person's text."""
     turn, names = _Turn(), dict[str, str]()
     begins = (at for at, one in enumerate(messages) if one["role"] == "user" and _texts(one["content"]))
     begin = max(begins, default=len(messages))
@@ -182,7 +182,7 @@ def _answer(request: ModelRequest) -> list[Json]:
             if not calls and "chat_send" in tools:
                 calls = [("chat_send", {"text": words})]
             if calls:
-                # Equal requests give equal ids. The same words at another place in the conversation give another id.
+                # Equal requests give equal ids. The same words later in the conversation give another id.
                 made = [
                     hashlib.sha256(wire(request) + f"{name} {at}".encode()).hexdigest()[:24]
                     for at, (name, _) in enumerate(calls)

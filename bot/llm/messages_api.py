@@ -28,7 +28,7 @@ _AT_ONCE = 256_000  # Number of encoded bytes after which other tasks may run
 _GROUP = 16  # Number of messages that are encoded at a time
 _FILES = frozenset({"image", "document"})
 _MARK = "\udfff"
-"""Placeholder for base64 data. No valid request contains a lone surrogate."""
+"""Placeholder for base64 data: a lone surrogate, which no valid request contains."""
 
 
 def body_of(request: ModelRequest) -> Json:
@@ -54,14 +54,14 @@ def headers_of(request: ModelRequest) -> dict[str, str]:
 
 
 def wire(request: ModelRequest) -> bytes:
-    """Return the encoded bytes of a request; each request is encoded once. Raises ValueError or TypeError."""
+    """Return the encoded bytes of a request. They are kept, so that a repeated call is fast. Raises ValueError or TypeError."""
     if not request.wire:
         request.wire.append(b"".join(pieces(request)))
     return request.wire[0]
 
 
 async def encoded(request: ModelRequest) -> bytes:
-    """Return the bytes that `wire` returns. Other tasks run in between, because a body can be 25 MB long."""
+    """Return the same bytes as `wire`, but let other tasks run during the encoding, because a body can be 25 MB long."""
     if not request.wire:
         made, left = list[bytes](), _AT_ONCE
         for piece in pieces(request):
@@ -168,9 +168,9 @@ _FIELDS = {
 
 
 class Accumulator:
-    """Builds one answer from its events, in order. The provider must accept the answer in later requests. Therefore
-    signatures and blocks of unknown types are kept, and fields without a value and blank texts are removed. Tool calls
-    get ids that are not in `taken`, because some providers use the same ids in each answer.
+    """Builds one answer from its events, in order. Later requests contain the answer, so the provider must accept it. Therefore
+    signatures and blocks of unknown types are kept, and fields without a value and blank texts are removed. Tool calls get ids
+    that are not in `taken`, because some providers use the same ids in each answer.
     """
 
     def __init__(self, taken: Collection[str] = ()) -> None:
@@ -186,7 +186,9 @@ class Accumulator:
         self._usage: dict[str, int] = {}
 
     def feed(self, event: Json) -> TextDelta | ToolInputDelta | None:  # noqa: C901 - one case a kind of event
-        """Add an event. Raises `errors.StreamBroken` if the event breaks the protocol; an unknown event is ignored."""
+        """Process an event and return its delta, if any. Ignore unknown events. Raises `errors.StreamBroken` for an invalid
+        one.
+        """
         try:
             match event.get("type"):
                 case "message_start":

@@ -25,7 +25,7 @@ TAKES = (
     "thinking.between_tools",
     "thinking.disabled",
 )
-"""Request settings that a model may support."""
+"""Request settings that only some models support."""
 SYSTEM_ROLE = re.compile(r"claude-(?:opus-(?:4-8|5)|(?:sonnet|haiku)-5-5|(?:fable|mythos)-5)(?:-.*)?")
 """Pattern of the names of models that accept system messages in a conversation. No provider's list of models states this."""
 MIN_WINDOW = 500
@@ -41,7 +41,7 @@ class _Document(BaseModel):
 
 
 class Learned:
-    """Numbers that were measured for each model of one provider. Methods never block."""
+    """Numbers that were learned about each model of one provider, such as its context window. Methods never block."""
 
     def __init__(self, provider: str = "") -> None:
         self._provider = provider
@@ -96,7 +96,7 @@ class LearnedFile(Learned):
 
 @dataclass(eq=False)
 class ContextWindows:
-    """The limits of one provider's models. If a successful call exceeds a limit, the limit is forgotten."""
+    """The limits of one provider's models. If a call succeeds although it exceeds a limit, the limit is forgotten."""
 
     learned: Learned
     _: KW_ONLY
@@ -127,7 +127,7 @@ class ContextWindows:
         return bool(self.learned.get(model, what))
 
     def takes_system(self, model: str) -> bool:
-        """Return True if the model is believed to accept system messages in a conversation."""
+        """Return True if the model probably accepts system messages in a conversation, by its name and earlier refusals."""
         return SYSTEM_ROLE.fullmatch(model) is not None and not self.learned.get(model, "systemRefused")
 
     def max_tokens(self, model: str, thinking: int = 0) -> int:

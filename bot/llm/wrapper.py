@@ -1,5 +1,5 @@
-"""Wrappers of a model: attached files, log lines, retries, system messages and health. `bot.llm.build_model` puts them
-around the configured provider. `bot.llm.costs`, `bot.core.fallback` and `bot.features.replay` add further wrappers.
+"""Wrappers that add something to a model: attached files, log lines, retries, system messages or health. `bot.llm.build_model`
+puts them around the configured provider. `bot.llm.costs`, `bot.core.fallback` and `bot.features.replay` add further wrappers.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class ModelWrapper:
 
 
 async def reply_of(stream: ModelStream) -> ModelReply:
-    """Return the reply at the end of a stream. Raises `errors.ModelError`."""
+    """Read a stream to its end, and return the reply there. Raises `errors.ModelError`."""
     reply: ModelReply | None = None
     async for event in stream:
         if isinstance(event, ModelReply):
@@ -140,8 +140,8 @@ MIN_PREVIEW = 40
 
 @dataclass(eq=False)
 class LoggedModel(ModelWrapper):
-    """A model whose calls are logged. Each attempt has its own log lines; `callId` connects a request with its response. A
-    request's line has the messages after the model's last answer. If `payload` is True, the line has the whole request.
+    """A model whose calls are logged. Each attempt has its own log lines; `callId` connects a request with its response. The
+    line of a request contains only the messages after the model's last answer; the whole request if `payload` is True.
     """
 
     _: KW_ONLY
@@ -306,9 +306,9 @@ class SystemRoleModel(ModelWrapper):
 # ------------------------------------------------------------ retries and health
 
 _OF_ACCOUNT = (errors.ModelMisconfigured, errors.ModelRefused, errors.SpendLimit)
-"""Failures of the account. Only an answer shows that they have ended, because a refused account can still list the models."""
+"""Failures of the account. Only an answer shows that they are over, because a refused account may still list the models."""
 AWAY = (*_OF_ACCOUNT, errors.ModelUnreachable, errors.Overloaded, errors.StreamBroken)
-"""Failures after which no turn can be answered. Every other failure concerns a single request or ends by itself."""
+"""Failures during which no turn can be answered. Every other failure concerns a single request or ends by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,7 +320,7 @@ class ModelTrouble:
 
 
 MIN_ATTEMPTS = 3
-"""Min number of attempts, even if they take long. If retries are off, there is one attempt."""
+"""Min attempts of a request, even if they take longer than `RETRY_SECONDS`. If retries are off, there is one attempt."""
 FIRST_BACKOFF = 0.5
 MAX_BACKOFF = 8.0
 RETRY_SECONDS = 30.0
@@ -331,8 +331,8 @@ FALLBACK_RETRY_SECONDS = 5.0
 
 @dataclass(eq=False)
 class RetryingModel(ModelWrapper):
-    """A model that repeats a call after a transient failure. If a failed attempt has yielded deltas, the later
-    attempts yield only the `ModelReply`. `last` is False if a fallback model is asked when this model fails.
+    """A model that repeats a call after a transient failure. If a failed attempt has already yielded deltas, later attempts
+    yield only the `ModelReply`, so no text appears twice. `last` is False if a fallback model is asked when this model fails.
     """
 
     _: KW_ONLY

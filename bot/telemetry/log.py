@@ -34,15 +34,15 @@ from bot.telemetry.redaction import LogRedactor
 
 MAX_LINE_BYTES = 64 * 1024
 MAX_PAYLOAD_BYTES = 32 * 1024 * 1024
-"""Max bytes of a log line that contains a whole model request (`SMA_LOG_LLM_PAYLOAD`). Model requests themselves have
-the same limit.
+"""Max bytes of a log line that contains a whole model request (`SMA_LOG_LLM_PAYLOAD`). Model requests themselves have the same
+limit.
 """
 LIMITS = (1_000_000, 100_000, 30_000, 10_000, 3_000, 1_000, 300)
-"""Max characters of a string in a line that is too long. The first limit with which the line fits is used."""
+"""Max characters of each string in a line that is too long. The limits are tried in order until the line fits."""
 SETTLE_TIME = timedelta(hours=1)
 """Time after midnight (UTC) during which lines of the previous day may still be written."""
 PIECE = 256 * 1024
-"""Number of bytes that are compressed at once. Between two pieces, other threads can run."""
+"""Number of bytes that are compressed at a time, so that other threads can run in between."""
 LINGER = 0.03
 """Seconds for which the writer thread waits for more lines before it writes. A turn writes many lines at once, and each
 wake-up of the writer delays the thread that answers people.
@@ -51,7 +51,7 @@ PACKED = ".gz"
 TALKATIVE = ("httpx", "httpx2", "httpcore", "httpcore2", "slack_sdk", "slack_bolt", "telegram")
 """Libraries whose log lines of level INFO contain addresses with a token."""
 
-_OBJECT = 64  # bytes of a value other than text, without its parts
+_OBJECT = 64  # Number of bytes assumed for a value that is no text, without its parts
 to_camel = lru_cache(maxsize=4_096)(_to_camel)
 Line = dict[str, Any]
 
@@ -77,7 +77,7 @@ def current() -> Running:
 
 
 def person() -> str | None:
-    """Return the person whose message started the running turn, as `channel:id`."""
+    """Return the person whose message started the running turn, as `channel:id`; None outside a turn."""
     found = _running.get().person
     return None if found is None else str(found)
 
@@ -87,8 +87,8 @@ _waiting: ContextVar[_Waiting] = ContextVar("waiting", default=nullcontext)
 
 
 def waiting_for_model(seconds: float) -> AbstractContextManager[object]:
-    """Return a context manager that callers keep open while a model is unavailable. The model has not answered for
-    `seconds` so far. Entering the context may notify the person.
+    """Return a context manager that callers keep open while a model is unavailable. Entering it may notify the person.
+    `seconds` is the time for which the model has not answered so far.
     """
     return _waiting.get()(seconds)
 
@@ -101,9 +101,7 @@ def on_waiting_for_model(notify: _Waiting) -> None:
 def turn_scope(
     *, chat_key: ChatKey | None = None, request_id: str | None = None, person: UserRef | None = None
 ) -> AbstractContextManager[None]:
-    """Add the turn's ids to everything that is logged inside the context. Tasks started inside the context
-    inherit the ids.
-    """
+    """Add the turn's ids to everything that is logged inside the context, also by asyncio tasks that are started inside it."""
     return _scope(Running(chat_key, request_id, person=person))
 
 
@@ -133,9 +131,8 @@ class JsonlLog:
     """Implements `contracts.environment.Log` on disk. `write` only copies and queues a line. If the queue is
     full, lines are dropped and counted.
 
-    A disk failure is reported once on stderr, never to the caller. `observers` receive every line immediately and
-    unredacted, even if the line is dropped later. They run in the caller's thread, so they must be quick and
-    raise nothing.
+    A disk failure is reported once on stderr, never to the caller. `observers` receive every line immediately and unredacted,
+    even if the line is dropped later. Observers run in the caller's thread, so they must be quick and raise nothing.
     """
 
     def __init__(
@@ -253,8 +250,8 @@ class JsonlLog:
                 self._wake.notify_all()
 
     def _rendered(self, line: Line) -> tuple[str, bytes]:
-        """Return the day of a line, and the line as bytes. If the line cannot be rendered, return a line
-        with only its kind and the error.
+        """Return the day of a line, and the line as bytes. If the line cannot be rendered, return another line that has only
+        the kind and the error.
         """
         day = str(line["timestamp"])[:10]
         try:
@@ -333,7 +330,7 @@ class JsonlLog:
         return gone
 
     def _pack(self, path: Path) -> None:
-        """Compress a file and delete the original. Readers use the original while both files exist."""
+        """Compress a log file and delete the original. While both files exist, readers use the original."""
         if path == self._current:
             return
         packer = zlib.compressobj(wbits=zlib.MAX_WBITS + 16)
@@ -445,9 +442,7 @@ def bridged(log: Log, *, messages: bool = True) -> Iterator[None]:
 
 
 def size_of(value: Any) -> int:
-    """Return the approximate number of bytes that a JSON value takes in memory. The time depends on the number of
-    parts, not on their length.
-    """
+    """Return the approximate number of bytes that a JSON value takes in memory. This is fast even if the strings are long."""
     total = 0
     found = [value]
     for item in found:  # the list grows during the loop

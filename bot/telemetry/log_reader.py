@@ -20,7 +20,7 @@ from bot.telemetry.usage import details_of
 
 LEVELS = {"debug": 10, "info": 20, "action": 25, "warn": 30, "error": 40}
 READ = 1024 * 1024
-"""Max bytes that are read at once, and max bytes at the end of the log in which `newest` searches."""
+"""Max bytes that are read at once. `newest` searches only this many bytes at the end of the log."""
 Line = dict[str, Any]
 _ALL = -1
 """Position of a compressed file that was read completely. A compressed file never grows."""
@@ -63,14 +63,14 @@ class LineFilter:
 
 @dataclass
 class LogReader:
-    """Reads log lines. The first call returns the existing lines, each later call the lines written since."""
+    """Reads log lines. Each call returns only lines that no earlier call has returned."""
 
     folder: Path
     disk: Disk
     wanted: LineFilter = LineFilter()
     unreadable: int = 0
     _places: dict[str, int] = field(default_factory=dict)
-    """Number of bytes read so far of each file; the key is the file's name without `.gz`."""
+    """Number of bytes that were read so far, by the file's name without `.gz`."""
 
     def lines(self) -> Iterator[tuple[str, Line]]:
         """Yield the selected lines as (text, object), oldest first."""
@@ -94,8 +94,8 @@ class LogReader:
         return list(deque(self._of(files[-1]), count))
 
     def of_request(self, request_id: str) -> Iterator[tuple[str, Line]]:
-        """Yield the selected lines of a request. The search begins on the day that the request's id names, and ends a day
-        after the request's end. If these days have no such line, all days are searched.
+        """Yield the selected lines of a request. The search covers the days from the time in the request's id to a day after
+        the request's end. If no line is found there, all days are searched.
         """
         files, begun = self._files(), day_of(request_id) or date.max
         last, running, found = begun, False, False
@@ -115,7 +115,7 @@ class LogReader:
         return [(day, path) for day, _, path in day_files(self.folder, self.disk)]
 
     def _of(self, path: Path) -> Iterator[tuple[str, Line]]:
-        """Yield those selected lines of a file that no earlier call has read."""
+        """Yield the selected lines of a file. Skip lines that an earlier call has read."""
         name, packed = path.name.removesuffix(PACKED), path.suffix == PACKED
         if (place := self._places.get(name, 0)) == _ALL:
             return
@@ -138,7 +138,7 @@ class LogReader:
             self._places[name] = _ALL
 
     def _parsed(self, raw: bytes) -> tuple[str, Line] | None:
-        """Return a parsed line; None if the line is not selected."""
+        """Return a parsed line; None if the line is unreadable or not selected."""
         if not self.wanted.may_select(raw):
             return None
         words = raw.decode("utf-8", "replace").strip()
@@ -203,8 +203,8 @@ class CauseCounts:
             self._lines.append(kept)
 
     def newest(self, level: str, since: float, *, offset: int, limit: int) -> Causes:
-        """Return a page of the causes of errors since a time (epoch seconds), newest first. The level `warn` includes
-        warnings.
+        """Return a page of the causes of errors since a time (epoch seconds), newest first. With the level `warn`, include the
+        causes of warnings.
         """
         begin = datetime.fromtimestamp(since, UTC).isoformat()[:19]
         groups: dict[tuple[str, ...], list[Line]] = defaultdict(list)

@@ -49,7 +49,7 @@ class SpanExport:
     ) -> None:
         self._agent, self._llm, self._redact = agent, provider, redact
         self._models: dict[str, str] = {}
-        """Model that each running call requested; the key is the callId."""
+        """Name of the requested model, by the callId of each running call."""
         self._ids, self._lock = _Ids(), threading.Lock()
         named = Resource.create({"service.name": "shipmate", "service.version": version})
         named = named.merge(OTELResourceDetector().detect())  # names in the environment have priority
@@ -64,7 +64,7 @@ class SpanExport:
         closing.join(GRACE)
 
     def observe(self, line: Line) -> None:
-        """Queue the span of a log line, if the line ends an action. This is an observer of `JsonlLog`."""
+        """Queue a span if the log line ends an action. `JsonlLog` calls this method as an observer."""
         details, request = line["details"], line.get("requestId", "")
         task, call, error = details.get("task", ""), details.get("toolUseId", ""), details.get("error")
         own, parent = _span_id(line["id"]), _span_id(request, task) if request else None

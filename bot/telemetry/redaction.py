@@ -1,4 +1,4 @@
-"""Replaces secrets in every text before the text is written. Secrets are also found in encoded form."""
+"""Replaces secrets in each text before the text is written or sent. Secrets are also found if they are encoded."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _IN_TOKENS = (
     *("xox", "xapp-", "sk-ant-", "AKIA", "ASIA", "eyJ", "PRIVATE KEY-----"),
     *("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"),
 )
-"""Texts that occur in tokens. Every token except Telegram's contains at least one."""
+"""Texts that occur in tokens. Every token that the pattern finds contains at least one of them, except Telegram's tokens."""
 _TELEGRAM = re.compile(r":[A-Za-z0-9_-]{30}")
 
 _SIGNS = "*_~`\\\\[]()<>|!"
@@ -69,11 +69,11 @@ _TARGET = re.compile(
     r"(?:\s{1,9}(?:\"[^\"\n]{0,500}\"|'[^'\n]{0,500}'|\([^()\n]{0,500}\)))?\s{0,9}\)"
     r"|\]\[[^\[\]\n]{0,200}\]|<https?://[^<>|\s]{0,2000}\||<!--[^<>]{0,500}-->"
 )
-"""Pattern of link targets, link titles and comments. They disappear when Markdown is rendered, which joins a link's
-text and the text after the link.
+"""Pattern of link targets, link titles and comments. When Markdown is rendered, they disappear, so the text before them and the
+text after them may together form a secret.
 """
 _AROUND = " \t\r\n!\"#$%&'()*,.:;<=>?@[\\]^`{|}~"
-"""Characters that may surround each line of wrapped text: white space, quotes, table bars and bullets."""
+"""Characters that may stand around each line of wrapped text, such as white space, quotes, table bars and bullets."""
 _BREAK = "\x1b>(\n"
 """Separator between texts that are searched together. The separator ends every terminal sequence, link and
 comment. Without it, a link that begins in one text and ends in another would hide the characters between
@@ -109,8 +109,8 @@ def _holds(value: AnyStr, parts: Iterable[AnyStr]) -> bool:
 
 
 def _as_rendered(value: str) -> bytes:
-    """Return the rendered and decoded text; b"" if rendering changes nothing. This must be fast, because it is called for
-    every text that is written.
+    """Return a text as it looks after rendering and decoding; b"" if that changes nothing. This must be fast, because it is
+    called for every text that is written.
     """
     shown = value
     for _ in range(_PACKINGS):
@@ -145,7 +145,7 @@ def _as_joined(value: str) -> bytes:
 
 class Redactor:
     """Implements `contracts.environment.Redact`: replaces known secrets by `[redacted]`. If a secret appears only after
-    rendering or decoding, the whole line is replaced. If it appears only after lines are joined, the whole text is.
+    rendering or decoding, the whole line is replaced. If it appears only after lines are joined, the whole text is replaced.
     """
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
@@ -159,7 +159,7 @@ class Redactor:
         self._shortest = min(map(len, every), default=0)
         self._longest = max(map(len, every), default=0)
         clean = {text.clean(secret) for secret in secrets if len(secret) >= MIN_SECRET}
-        # The JSON-escaped secret is searched too, because decoding leaves one level of a text that was escaped twice.
+        # Search for the JSON-escaped secret too, because decoding removes only one level of a text that was escaped twice.
         written = {form for secret in clean for form in (secret, json.dumps(secret)[1:-1])}
         self._rendered = _long({_UNSEEN.sub("", form.translate(_UNFORMED)) for form in written})
         packed = {form for secret in clean for form in text.encodings(secret) if _PACKED.fullmatch(form)}
@@ -181,7 +181,8 @@ class Redactor:
         return _holds(_as_rendered(value), self._rendered) or _holds(_as_joined(value), self._joined)
 
     def settled(self, value: str) -> str:
-        """Redact a text that will continue. Return it up to the position at which an incomplete secret may begin."""
+        """Redact a text of which more will follow. Leave out its end from the position at which an incomplete secret may begin.
+        """
         pieces: list[str] = []
         at = 0
         while True:
@@ -194,8 +195,8 @@ class Redactor:
             at = found.end()
 
     def _held_from(self, value: str, start: int) -> int:
-        """Return the first index from `start` on at which an incomplete secret begins that reaches to the end of the
-        text. If there is none, return the length of the text.
+        """Return the index at which an incomplete secret begins that reaches to the end of the text. The search begins at
+        `start`. If there is no such secret, return the length of the text.
         """
         for at in range(max(start, len(value) - self._longest + 1), len(value)):
             if value[at] in self._firsts and self._begins_secret(value[at:]):
@@ -203,7 +204,7 @@ class Redactor:
         return len(value)
 
     def _begins_secret(self, tail: str) -> bool:
-        """Return True if a longer secret begins with these characters."""
+        """Return True if a secret begins with these characters and is longer."""
         next_one = bisect.bisect_right(self._sorted, tail)
         return next_one < len(self._sorted) and self._sorted[next_one].startswith(tail)
 
@@ -219,8 +220,8 @@ class LogRedactor(Redactor):
         return value
 
     def finds(self, strings: Sequence[str]) -> bool:
-        """Return True if a string contains a secret, and sometimes also if none does. One search over all strings is
-        many times cheaper than one search for each string.
+        """Return False only if certainly no string contains a secret. One search over all strings is many times cheaper than
+        one search for each string.
         """
         words = _BREAK.join(strings)
         return self(words) != words

@@ -27,8 +27,8 @@ class UsageTotals:
     cost: float = 0.0
     unpriced: int = 0
     waits: Counter[int] = field(default_factory=Counter)
-    """Number of answers by waiting time. The waiting time, in milliseconds rounded to two digits, begins with the
-    person's message and ends with the first words that the person sees.
+    """Number of answers by waiting time (milliseconds, two significant digits). A person waits from sending the message until
+    the first words of the answer appear.
     """
     spent: Counter[str] = field(default_factory=Counter)
     """Sum of all waiting times in milliseconds (key ""), and the sums of their parts `queue`, `approval`, `model`, `tools`
@@ -75,7 +75,8 @@ class UsageTotals:
         return self.spent["model"] / self.spent[""] if self.spent[""] else None
 
     def wait(self, share: float) -> int | None:
-        """Return a quantile of the waiting times in ms, such as the p99 for `share` 0.99; None without waiting times."""
+        """Return a quantile of the waiting times in ms. For example, `share` 0.99 gives the p99. Return None if nobody waited.
+        """
         left = max(1, math.ceil(share * self.waits.total()))
         for ms, count in sorted(self.waits.items()):
             left -= count
