@@ -1,5 +1,4 @@
-"""Metrics for Prometheus. Lines of the operator's log update the counters and histograms. The figures are read at each scrape.
-"""
+"""Metrics for Prometheus. Lines of the operator's log update the counters and histograms. The figures are read at each scrape."""
 
 from __future__ import annotations
 

@@ -181,8 +181,7 @@ class Redactor:
         return _holds(_as_rendered(value), self._rendered) or _holds(_as_joined(value), self._joined)
 
     def settled(self, value: str) -> str:
-        """Redact a text of which more will follow. Leave out its end from the position at which an incomplete secret may begin.
-        """
+        """Redact a text of which more will follow. Leave out its end from the position at which an incomplete secret may begin."""
         pieces: list[str] = []
         at = 0
         while True:

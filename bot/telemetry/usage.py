@@ -75,8 +75,7 @@ class UsageTotals:
         return self.spent["model"] / self.spent[""] if self.spent[""] else None
 
     def wait(self, share: float) -> int | None:
-        """Return a quantile of the waiting times in ms. For example, `share` 0.99 gives the p99. Return None if nobody waited.
-        """
+        """Return a quantile of the waiting times in ms. For example, `share` 0.99 gives the p99. Return None if nobody waited."""
         left = max(1, math.ceil(share * self.waits.total()))
         for ms, count in sorted(self.waits.items()):
             left -= count
