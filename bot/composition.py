@@ -275,7 +275,7 @@ class Gateway:
     # -- health ----------------------------------------------------------------------------------------------
 
     def parts(self) -> dict[str, PartHealth]:
-        """Return the health of each part of the gateway, by name (`/readyz`)."""
+        """Return the health of each part of the gateway, keyed by the part's name (`/readyz`)."""
         services, memory, model, reserve = self.services, self.memory, self.model, self.reserve
         now, storage, limit = services.clock.now(), self.event_log.trouble, memory.limit / 2**20
         used = "not known" if memory.used is None else f"{memory.used / 2**20:.0f} of {limit:.0f} MB"

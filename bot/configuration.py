@@ -88,7 +88,7 @@ def _warnings(settings: config.Settings, manifests: Mapping[str, Manifest]) -> I
     yield from _empty(settings, manifests)
     if settings.llm.provider != "demo":
         yield from _unpriced(settings.llm)
-    # The model sees only the beginning of a long instruction file.
+    # Warn about long instruction files, because the model sees only their beginning.
     sources = settings.prompt.sources(root).values()
     files = [*operator_files(os.environ), root / AGENT_FILE]
     files += sorted((settings.home / "instructions").glob("*/*.md"))

@@ -26,7 +26,7 @@ its value is the channel's `MANIFEST`.
 
 
 def manifests(package: str = PACKAGE) -> dict[str, Manifest]:
-    """Return the manifest of every channel, by name. Raises `errors.ConfigError` if a manifest cannot be used."""
+    """Return all channels' manifests, keyed by name. Raises `errors.ConfigError` if a manifest cannot be used."""
     found: dict[str, Manifest] = {}
     findings: list[str] = []
     folder = importlib.import_module(package)

@@ -38,7 +38,7 @@ def hidden(root: Path, path: Path) -> bool:
 def hidden_names(root: Path) -> HiddenNames:
     """Return the hidden names at the top of the project's folder."""
     names = [path for path in root.iterdir() if is_hidden(path.name)]
-    return {path.name: os.readlink(path) if path.is_symlink() else None for path in names}  # noqa: PTH115 - as written
+    return {path.name: os.readlink(path) if path.is_symlink() else None for path in names}  # noqa: PTH115 - the link's own text
 
 
 def set_aside(root: Path, known: HiddenNames) -> dict[str, str]:

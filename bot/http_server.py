@@ -141,7 +141,7 @@ class HttpServer:
 
 @web.middleware
 async def _read_body(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Call the handler once the whole body of the request has arrived."""
+    """Call the handler after the whole body of the request has arrived."""
     if not request.can_read_body:
         return await handler(request)
     try:

@@ -166,7 +166,7 @@ class _OldShip:
         self._asked = {row["id"]: row for row in self.rows("approvals")}
         self._sent = self._named_rows()
         self._pending: dict[str, list[bytes]] = defaultdict(list)
-        """Lines of the journal that may be missing in their files, by file name."""
+        """Lines of the journal that may be missing in their files, keyed by file name."""
         for row in self.rows("lines", "ORDER BY number"):
             self._pending[row["file"]] += bytes(row["lines"]).splitlines()
         self._inbox: dict[ChatKey, list[_Row]] = defaultdict(list)
@@ -315,7 +315,7 @@ class _OldShip:
     def _told(
         self, line: Json, turn: str, requests: tuple[str, ...], people: Provenance, *, first: bool
     ) -> Iterator[_Fact]:
-        """Yield the events for a message to the model: text, or results of tools. The `first` message of a turn
+        """Yield the events for a message to the model that contains text or tool results. The `first` message of a turn
         contains all `requests` of that turn.
         """
         message, when = line["message"], line["ts"] / 1000
@@ -398,7 +398,7 @@ class _OldShip:
         return lines, dropped
 
     def _archived(self) -> dict[ChatKey, list[_Fact]]:
-        """Return the events for archive lines that have no row in the journal, by chat. Deleted lines are skipped."""
+        """Return, for each chat, the events for archive lines that have no row in the journal. Deleted lines are skipped."""
         files = [path.read_bytes().splitlines() for path in sorted((self.home / "chats").glob("*.jsonl"))]
         files += [raws for name, raws in self._pending.items() if name.startswith("chats/")]
         read = _read([raw for raws in files for raw in raws])

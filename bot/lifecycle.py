@@ -31,7 +31,7 @@ OF_TURNS = {
     "llm": ("model", "fast_model", "max_tokens", "context_window", "effort", "thinking", "purposes"),
     "": ("context", "subagents", "permissions"),
 }
-"""Settings, by section, whose changes apply to new turns. All other settings need a restart."""
+"""For each section, the settings whose changes apply to new turns. All other settings need a restart."""
 ASK_SECONDS = 20.0  # Timeout in seconds for asking the provider if it has a model
 ASK_LIMITS_SECONDS = 600.0
 """Interval in seconds between two requests for a model's limits, until the provider answers one."""

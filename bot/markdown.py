@@ -30,7 +30,7 @@ def relaxed(parser: MarkdownIt) -> MarkdownIt:
 
 
 def _relaxed(rule: Rule) -> Rule:
-    def relaxed_rule(state: StateInline, silent: bool) -> bool:  # noqa: FBT001 - the library calls it so
+    def relaxed_rule(state: StateInline, silent: bool) -> bool:  # noqa: FBT001 - the library's signature
         start, known = state.pos, len(state.delimiters)
         found = rule(state, silent)
         for delimiter in state.delimiters[known:]:
@@ -43,7 +43,7 @@ def _relaxed(rule: Rule) -> Rule:
 _SLACK_LINK = re.compile(r"<(https?://[^<>|\s]{1,2000})\|([^<>\n]{1,500})>", re.IGNORECASE)
 
 
-def _slack_link(state: StateInline, silent: bool) -> bool:  # noqa: FBT001 - the library calls it so
+def _slack_link(state: StateInline, silent: bool) -> bool:  # noqa: FBT001 - the library's signature
     found = _SLACK_LINK.match(state.src, state.pos)
     if found is None:
         return False
@@ -55,7 +55,7 @@ def _slack_link(state: StateInline, silent: bool) -> bool:  # noqa: FBT001 - the
     return True
 
 
-def _whole_table(state: StateBlock, first: int, last: int, silent: bool) -> bool:  # noqa: FBT001 - the library calls it so
+def _whole_table(state: StateBlock, first: int, last: int, silent: bool) -> bool:  # noqa: FBT001 - the library's signature
     known = len(state.tokens)
     found = table(state, first, last, silent)
     row: list[int] = []
@@ -66,7 +66,7 @@ def _whole_table(state: StateBlock, first: int, last: int, silent: bool) -> bool
             row.append(at)
         elif token.type == "tr_close":
             cell = state.tokens[row[-1]]
-            assert cell.map is not None  # noqa: S101 - its line
+            assert cell.map is not None  # noqa: S101 - the parser sets it
             cells = _cells(getLine(state, cell.map[0]))
             if len(cells) > len(row):
                 state.tokens[row[-1]] = cell.copy(content=" | ".join(cells[len(row) - 1 :]))

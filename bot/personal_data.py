@@ -78,7 +78,7 @@ class Found:
     joined: set[str] = field(default_factory=set)
     """requestIds of the person's messages that became part of mixed turns."""
     messages: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
-    """Platform ids of messages that the person wrote or that were sent to the person, by chat."""
+    """For each chat, platform ids of messages that the person wrote or that were sent to the person."""
 
 
 @dataclass

@@ -91,7 +91,7 @@ def read_link(path: str) -> str | None:
 
 
 def _opened(path: Path, flags: int) -> int:
-    """Open a regular file. Other kinds are refused: a pipe would block, and a device might have effects."""
+    """Open a regular file. Refuse pipes, which would block, and devices, which might have effects."""
     handle = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY, 0o600)
     try:
         file_access.must_be_regular(os.fstat(handle), str(path))

@@ -107,7 +107,7 @@ class Intake(Protocol):
         """Return a chat's questions as this person sees them: questions decided after `since` (epoch seconds), then open ones."""
 
     async def ratings(self, chat_key: ChatKey, since: float) -> dict[str, str]:
-        """Return the ratings that people gave in a conversation after `since` (epoch seconds), by id of the turn."""
+        """Return the ratings that people gave in a conversation after `since` (epoch seconds). The keys are turn ids."""
 
     async def acts(self, chat_key: ChatKey) -> bool:
         """Return True if a turn runs that cannot restart unnoticed, because it has shown a part of its answer, has used
@@ -408,8 +408,8 @@ class Examination:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Finds out a person's id on the platform: the person sends a secret code to the bot. Both functions take the channel's
-    settings and the code, and raise `errors.ChannelError`.
+    """Finds a person's id on the platform by a secret code that the person sends to the bot. Both functions take the
+    channel's settings and the code, and raise `errors.ChannelError`.
     """
 
     invite: Callable[[Any, str], Awaitable[str]]  # Returns instructions for sending the code

@@ -28,7 +28,7 @@ class _Text:
     def __get_pydantic_core_schema__(cls, _source: Any, _handler: GetCoreSchemaHandler) -> CoreSchema:
         from pydantic_core import core_schema  # imported late, since most commands validate nothing
 
-        parse: Any = getattr(cls, "parse")  # noqa: B009 - of the subclass
+        parse: Any = getattr(cls, "parse")  # noqa: B009 - subclasses define it
         return core_schema.no_info_before_validator_function(
             lambda value: parse(value) if isinstance(value, str) else value,
             core_schema.is_instance_schema(cls),
@@ -91,7 +91,7 @@ class ChatKey(_Text):
         return self if self.thread is None else ChatKey(self.channel, self.chat_id)
 
     def contains(self, other: ChatKey) -> bool:
-        """Return True if `other` equals this key, or if this key names a whole chat and `other` a thread of it."""
+        """Return True if `other` equals this key, or if this key names a whole chat and `other` names a thread of that chat."""
         return other == self or (
             self.thread is None and (other.channel, other.chat_id) == (self.channel, self.chat_id)
         )

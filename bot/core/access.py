@@ -36,7 +36,7 @@ class Memberships:
 
     def __post_init__(self) -> None:
         self._called: dict[str, object] = {}
-        """Display names of people and chats, by id. Messages to operators show these names."""
+        """Display names of people and chats, keyed by id. Messages to operators show these names."""
 
     async def chats_of(
         self, channel: str, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool

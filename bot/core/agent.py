@@ -68,7 +68,7 @@ class Budget:
 
 
 ROOM = {"low": 4_096, "medium": 8_192, "high": 16_384}
-"""Tokens added to the output limit to make room for the model's thinking, by effort."""
+"""For each effort, the tokens added to the output limit to make room for the model's thinking."""
 NOTES = 1_024
 """Tokens added to the output limit if the model does not think. They make room for text between tool calls."""
 MODEL, EFFORT = "model", "effort"

@@ -68,7 +68,7 @@ def moment_of(line: ArchiveLine) -> tuple[int, str]:
 
 @dataclass(slots=True)
 class Revisions:
-    """`removed` holds removal lines by message id. `edits` holds the sort key of each message's newest edit, by id and role."""
+    """`removed` maps message ids to removal lines. `edits` maps (message id, role) to the sort key of the newest edit."""
 
     removed: dict[str, ArchiveLine] = field(default_factory=dict)
     edits: dict[tuple[str, str], tuple[int, str]] = field(default_factory=dict)

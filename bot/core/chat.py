@@ -175,7 +175,7 @@ class Turn:
     tools: dict[str, str] = field(default_factory=dict)
     """Running tool calls by call id, each with the boot id of the process that runs it."""
     tasks: dict[str, str] = field(default_factory=dict)
-    """Ids of subagent tasks that have not reported yet, by id of the tool call that started them."""
+    """Ids of subagent tasks that have not reported yet, keyed by the id of the tool call that started the task."""
     acted: bool = False
     """True once people have seen part of the answer, or once a tool with side effects has started."""
     restarts: int = 0
@@ -185,7 +185,7 @@ class Turn:
     rows: dict[str, events.RowEnded | None] = field(default_factory=dict)
     """Outbox rows (messages to send) of the turn, each with the event that ended the row; None while the row is open."""
     seen: dict[str, tuple[SeenFile, ...]] = field(default_factory=dict)
-    """Results of reading attached files, by request id of the message."""
+    """Results of reading attached files, keyed by the request id of the message."""
     unread: list[tuple[Sequence[Attachment], Sequence[SeenFile]]] = field(default_factory=list)
     """Attached files that could not be read. The turn's next answer reports them."""
     unshown: set[str] = field(default_factory=set)
@@ -309,7 +309,7 @@ class Chat:
         self.outbox: dict[str, OutboxRow] = {}
         """Outgoing messages that are not delivered yet or that may still be edited, in queue order."""
         self.beside: dict[str, Waiting] = {}
-        """Commands and signals that need no turn and are not handled yet, by request id."""
+        """Commands and signals that need no turn and are not handled yet, keyed by request id."""
         self.questions: dict[str, Question] = {}
         """Questions that have no verdict yet, or whose message in the chat does not show the verdict yet."""
         self.files_sent: list[str] = []
@@ -322,13 +322,13 @@ class Chat:
         self._now = 0.0
         """Time at which `due` was called last."""
         self._known: dict[str, Inbound] = {}
-        """Latest version of each remembered message, by request id."""
+        """Latest version of each remembered message, keyed by request id."""
         self._early: list[Waiting] = []
         """Edits and deletions that arrived before their message."""
         self._edits: dict[str, Waiting] = {}
-        """Edits of answered messages that the model has not seen, by request id of the message."""
+        """Edits of answered messages that the model has not seen, keyed by the request id of the message."""
         self._waits: dict[str, Wait] = {}
-        """Stopwatches of the people who have not seen words of their answer yet, by turn id."""
+        """Stopwatches of the people who have not seen words of their answer yet, keyed by turn id."""
         self._spans: list[tuple[int, int]] = []
         """First and last event numbers of each ended turn that does not lie entirely before `position`."""
 
@@ -540,7 +540,7 @@ class Chat:
             if change.inbound.kind == "delete":
                 return
             inbound = revised(inbound, change.inbound)
-        # A message that is repeated to regenerate its answer already contains its edits.
+        # A message that is repeated to regenerate its answer already contains its edits, so forget the separate edits.
         self._keep_edits(lambda _, edit: not same_message(edit.inbound, inbound))
         self._remember(inbound)
         since = min([event.seq, *(one.seq for one in changes)])

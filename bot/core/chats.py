@@ -75,7 +75,7 @@ class Chats:
         self._watchers: list[Callable[[Chat], object]] = []
         self._waiting: dict[ChatKey, list[asyncio.Future[None]]] = {}
         self.facts = defaultdict[str, dict[str, Json]](dict)
-        """Lasting values outside the chats' states, such as a person's language, by kind and key."""
+        """Lasting values outside the chats' states, such as a person's language: `facts[kind][key]`."""
 
     async def start(self) -> None:
         for kind, key, value in await self._log.facts():

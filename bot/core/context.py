@@ -60,7 +60,7 @@ class RunningTurn:
     since: int
     entries: tuple[ContextEntry, ...] = ()
     results: dict[str, Json] = field(default_factory=dict)
-    """Tool results that have arrived for the last answer, by call id. When all have arrived, they become one message."""
+    """Tool results that have arrived for the last answer, keyed by call id. When all have arrived, they become one message."""
     older: tuple[tuple[int, Message], ...] = ()
     """Older messages that a tool loaded for this turn, oldest first, each with its time in epoch ms."""
     injected: int = 0
@@ -122,12 +122,12 @@ class AgentContextStore:
         self.head: Message | None = None
         """Message at the beginning that replaces all messages dropped from the context, such as a summary."""
         self.masked: dict[str, str] = {}
-        """Placeholder texts for tool results, by call id, and for files, by artifact id."""
+        """Placeholder texts: the key is the call id of a masked tool result or the artifact id of a masked file."""
         self.running: RunningTurn | None = None
         self.frame: events.Framed | None = None
         self.memory: events.Remembered | None = None
         self._stated: dict[str, int] = {}
-        """Event numbers of the newest frame (prompt and model settings), session memory and head message, by event kind."""
+        """Event numbers of the newest frame (prompt, model settings), session memory and head message, keyed by event kind."""
         self.asked_at: float | None = None
         """Time of the last request to the model in epoch seconds."""
         self.cached = False
@@ -137,9 +137,9 @@ class AgentContextStore:
         self.stood_in = ""
         """Name of the fallback model that gave the last answer; "" if the chat's own model gave it."""
         self.left: dict[str, KeptTurn] | None = None
-        """Turns that left the context, by id. They are collected only while the log is read; None after that."""
+        """Turns that left the context, keyed by id. They are collected only while the log is read; None after that."""
         self.recalled: Mapping[str, KeptTurn] = {}
-        """Turns of the conversation that the chat is about to resume, by id."""
+        """Turns of the conversation that the chat is about to resume, keyed by id."""
         self._view: tuple[Message, ...] | None = ()
 
     def __len__(self) -> int:
@@ -191,7 +191,7 @@ class AgentContextStore:
 
     # ------------------------------------------------------------ the fold
 
-    def apply(self, event: Event) -> None:  # noqa: C901, PLR0912 - one `match` of all kinds
+    def apply(self, event: Event) -> None:  # noqa: C901, PLR0912 - one `match` over all event kinds
         """Update the context with an event. An event of a turn that is not running changes nothing."""
         running = self.running
         match data := event.data:

@@ -117,7 +117,7 @@ class EventLog(ABC):
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="event-log")
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="event-log-reader")
         self._new_events: dict[tuple[int, int], asyncio.Future[list[tuple[int, Event]]]] = {}
-        """The newest read of `after`, by the call's arguments. Exports share it, because they need the same events."""
+        """The newest read of `after`, keyed by the call's arguments. Exports share it, because they need the same events."""
         self._db: Any = None
         self._read_db: Any = None
 

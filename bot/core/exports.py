@@ -273,7 +273,7 @@ class LineFold:
     def __init__(self, log: EventLog) -> None:
         self._log = log
         self._outgoing: dict[str, _Outgoing] = {}
-        """Undelivered bot messages, by id of the first outbox row of each."""
+        """Undelivered bot messages, keyed by the id of each message's first outbox row."""
 
     @property
     def rests_on(self) -> int | None:
@@ -351,7 +351,7 @@ class ArchiveExport(Export):
         self._log = log
         self._fold = LineFold(log)
         self._due: dict[ChatKey, dict[int, tuple[int, bytes]]] = {}
-        """Lines to write, by chat and event, each with the number of the oldest event from which it was built."""
+        """Lines to write, keyed by chat and event number. Each has the number of the oldest event from which it was built."""
         self._positions: dict[ChatKey, int] = {}  # Number of the newest exported event of each chat
 
     @property

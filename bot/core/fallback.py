@@ -38,7 +38,7 @@ class FallbackModel(ModelWrapper):
     log: Log
     operators: OperatorNotices
     _absent: dict[tuple[str, ChatKey | None], tuple[float, str]] = field(init=False, default_factory=dict)
-    """End and cause of each period in which the primary model comes last, by model and chat (None: all chats)."""
+    """End and cause of each period in which the primary model is tried last, keyed by model and chat (None: all chats)."""
 
     async def stream(self, request: ModelRequest) -> ModelStream:  # noqa: C901 - one model after another
         first: Fallback = (self.model, None)
@@ -80,7 +80,7 @@ class FallbackModel(ModelWrapper):
         self._absent[model, chat] = self.clock.monotonic() + AWAY_SECONDS, cause
 
     def _absence(self, model: str) -> str:
-        """Return why the primary model comes last now; "" if it comes first."""
+        """Return the reason why the primary model is tried last now; "" if it is tried first."""
         keys, now = ((model, None), (model, telemetry.current().chat_key)), self.clock.monotonic()
         self._absent = {key: one for key, one in self._absent.items() if one[0] > now}
         return next((self._absent[key][1] for key in keys if key in self._absent), "")

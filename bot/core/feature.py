@@ -66,7 +66,7 @@ class Runtime(Services):
     live: Outbox
     limits: RateLimiter
     models: Callable[[ChatKey], ModelDeps]
-    servers: Callable[[], Mapping[str, str]]  # state of each MCP server in words for operators
+    servers: Callable[[], Mapping[str, str]]  # returns each MCP server's state as text for operators
     compact: Callable[[Inbound], Awaitable[CompactResult]]
     suspended: Callable[[], AbstractAsyncContextManager[None]]
     """Opens a `with` block in which the turn waits for a person and uses no slot."""
@@ -124,15 +124,15 @@ class Hooks:
     approvals: Approvals | None = None
     """Asks people for approval of calls. Without this hook, calls that need an approval are denied."""
     asks: Questions | None = None  # Asks a person the questions of tools. Without this hook, nobody is asked.
-    serves: Sequence[Callable[[], Coroutine[Any, Any, None]]] = ()  # run while the gateway runs
+    serves: Sequence[Callable[[], Coroutine[Any, Any, None]]] = ()  # run for as long as the gateway runs
     questions: Callable[[ChatKey, UserRef], list[ShownQuestion]] | None = None
     """Returns a chat's open questions that this person may see."""
     waiting: Callable[[Viewer], Awaitable[Sequence[OpenLoop]]] | None = None
     """Returns this feature's open loops for a viewer, in the language set by `words.speaking`."""
     display: Display | None = None
     outcomes: Mapping[str, Callable[[Question], str]] = field(default_factory=dict)
-    """Functions that return the text below a decided question, by subject of the question."""
-    ports: Mapping[str, Any] = field(default_factory=dict)  # services for tools, by name
+    """Functions that return the text below a decided question, keyed by the question's subject."""
+    ports: Mapping[str, Any] = field(default_factory=dict)  # services for tools, keyed by name
     periodic: Sequence[PeriodicJob] = ()  # run at intervals while the channels are connected
     turn_ends: Callable[[Turn, TurnEndState], Done] | None = None
     """Returns events and text for a turn's end. Buttons in the result appear below the last notice."""
@@ -149,7 +149,7 @@ class Hooks:
     hears_all: Callable[[ChatKey], Awaitable[bool]] | None = None
     """Returns True if the bot answers every message of this chat."""
     home: Mapping[int, Callable[[Inbound], Awaitable[HomeSection]]] = field(default_factory=dict)
-    """Functions that return sections of the home page, by position. Sections with the same title are merged."""
+    """Functions that return sections of the home page, keyed by position. Sections with the same title are merged."""
     wrap_reply: Callable[[Chat, Reply, Registry], Reply] | None = None
     """Wraps the object with which a turn sends messages. Called in the turn's task."""
     wrap_model: Callable[[Model], Model] | None = None

@@ -100,7 +100,7 @@ class Fit:
     # ------------------------------------------------------------ before a request
 
     def take(self, frame: Frame) -> None:
-        """Use this frame for later requests. The messages do not change."""
+        """Use this frame for later requests. Unlike `begin`, mask nothing."""
         self.frame, self.tools = frame, self.models.declared(frame.forms)
 
     def begin(self, frame: Frame) -> None:
@@ -337,7 +337,7 @@ SMALLER = ("mask_results", "drop_injected", "halve_history", "shorten_results", 
 def masks(
     messages: Sequence[Message], *, ages: Callable[[str], bool], keep: int, masked: Container[str] = ()
 ) -> dict[str, str]:
-    """Return placeholders for old tool results, by call id, and for old files, by artifact id. These results stay: the
+    """Return placeholders for old tool results (keyed by call id) and old files (keyed by artifact id). These results stay: the
     newest `keep`, results not sent yet, results of tools for which `ages` returns False, and errors in the newest results.
     """
     names = {call.id: call.name for message in messages for call in blocks.tool_calls(message["content"])}

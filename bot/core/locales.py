@@ -191,7 +191,7 @@ def _zones() -> Mapping[str, tuple[str, ...]]:
 
 @functools.cache
 def _places() -> Mapping[str, list[str]]:
-    """Return the places and abbreviations in `cities.tsv`, by zone. Zones unknown to this machine are left out."""
+    """Return the places and abbreviations in `cities.tsv`, keyed by zone. Zones unknown to this machine are left out."""
     lines = Path(__file__).with_name("cities.tsv").read_text("utf-8").splitlines()
     rows = (line.split("\t") for line in lines if not line.startswith("#"))
     return {zone: places.split("|") for zone, places in rows if zone in _zone_names()}

@@ -204,7 +204,7 @@ class Outbox:
     def __post_init__(self) -> None:
         self._locks = WeakValueDictionary[object, asyncio.Lock]()
         self._seen: dict[str | None, dict[str, LiveText]] = {}
-        """Content that people see now in each live message, by turn and outbox row."""
+        """Content that people see now in each live message, keyed by turn and outbox row."""
         self.last_words: dict[OutboundKind, LastWords] = {}
         """For each form of live message, the function for its final content. Without one, the message is deleted at the end."""
 

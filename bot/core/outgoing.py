@@ -133,9 +133,9 @@ class Question:
     decided: int = 0
     """Number of the event that decided the question. The messages are edited only after this event has been written to disk."""
     rows: dict[str, bool | None] = field(default_factory=dict)
-    """Delivery of the question's messages, by outbox row: True if delivered, False if it failed, None if not known yet."""
+    """Delivery of each outbox row with the question: True if delivered, False if it failed, None if not known yet."""
     copies: dict[str, OutboxRow] = field(default_factory=dict)
-    """Delivered messages of the question that can still be edited, by outbox row."""
+    """Delivered messages of the question that can still be edited, keyed by outbox row."""
 
     @property
     def expires_at(self) -> float:

@@ -17,7 +17,7 @@ from bot.contracts.base import Json, Message
 from bot.contracts.messages import ORIGIN, ArchiveLine, Inbound, Quoted
 
 SOURCES = "sources"
-"""Key in a content block that contains memory files. Its value has, by file path, the ids of the turns that wrote the file."""
+"""Key in a content block that contains memory files. Its value maps file paths to the ids of the turns that wrote the file."""
 
 
 YOU = "you"

@@ -127,7 +127,7 @@ async def _read(deps: AgentDeps, tool: str, inputs: Mapping[str, Json]) -> dict[
 
 
 def _names(dropped: Sequence[Message], kept: Sequence[Message]) -> dict[str, dict[str, Any]]:
-    """Return the tools, skills, files and artifacts that appear only in `dropped`, by kind and name, newest last."""
+    """Return the tools, skills, files and artifacts that appear only in `dropped`, keyed by kind and name, newest last."""
     found: dict[str, dict[str, Any]] = {kind: {} for kind in _MOST}
     still = {(kind, name) for kind, name, _ in _used(kept)}
     for kind, name, about in _used(dropped):

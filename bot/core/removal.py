@@ -46,7 +46,7 @@ def message_without(message: Message, sources: Collection[str], turn: str | None
     return quotes.without(message, gone.names, REMOVED)
 
 
-def blanked(event: Event, gone: Gone) -> EventData:  # noqa: PLR0911 - one `match` of the events that contain text
+def blanked(event: Event, gone: Gone) -> EventData:  # noqa: PLR0911 - one `match` over the events that contain text
     """Return an event's data without the content to remove; equal data if nothing is removed."""
     match data := event.data:
         case events.Received() | events.Edited():

@@ -187,7 +187,7 @@ class PartialReply:
         self._shows_plain = plain
         self._text = ""
         self._calls: dict[str, str] = {}
-        """Input (partial JSON) of each `chat_send` call so far, by call id."""
+        """Input (partial JSON) of each `chat_send` call so far, keyed by call id."""
         self._first: tuple[str, str] | None = None
         """Id and name of the first tool call."""
 

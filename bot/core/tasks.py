@@ -147,7 +147,7 @@ class TurnTasks:
     _warm: dict[int, asyncio.Event] = field(init=False, default_factory=dict)
     """Flags by step of the turn. The first fork of a step sets the step's flag when the provider has cached the shared prefix."""
     _ended: dict[str, Worker] = field(init=False, default_factory=dict)
-    """Tasks of the running step that have reported, by id of the call that started them."""
+    """Tasks of the running step that have reported, keyed by the id of the call that started the task."""
 
     def __post_init__(self) -> None:
         self.chat, self.agent = self.parent.chat, self.parent.agent
@@ -155,7 +155,7 @@ class TurnTasks:
 
     @property
     def given(self) -> dict[str, str]:
-        """Return the ids of the tasks that have not reported yet, by id of the call that started them."""
+        """Return the ids of the tasks that have not reported yet, keyed by the id of the call that started the task."""
         return self.chat.turn.tasks if self.chat.turn is not None else {}
 
     def name(self, call: ToolCall) -> str:

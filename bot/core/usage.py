@@ -112,8 +112,8 @@ class UsageSums:
         since: float = 0.0,
         until: float = math.inf,
     ) -> list[tuple[str, UsageTotals]]:
-        """Return totals by day (UTC), oldest first, or by person, chat or model, highest cost first. The totals lack
-        errors, models and waits. The name "" stands for usage that has no person or chat.
+        """Return totals by day (UTC), oldest first, or by person, chat or model, highest cost first. The totals do not
+        include the counts of errors, models and waits. The name "" stands for usage that has no person or chat.
         """
         of, given = "", _given(chat, since, channel, until)
         if name in {"day", "model"}:
@@ -130,7 +130,7 @@ class UsageSums:
         """Return the chat in which each of these people last caused usage."""
         marks = ", ".join("?" * len(people)) or "NULL"
         # The last row of each person overwrites earlier rows.
-        select = f"SELECT person, chat FROM usage WHERE person IN ({marks}) GROUP BY person, chat ORDER BY max(hour), chat DESC"  # noqa: S608 - marks
+        select = f"SELECT person, chat FROM usage WHERE person IN ({marks}) GROUP BY person, chat ORDER BY max(hour), chat DESC"  # noqa: S608 - only `?` marks
         with self._opened() as db:
             return dict(db.execute(select, tuple(people)).fetchall())
 

@@ -66,7 +66,7 @@ def render(
 
 
 def _sent(message: Message) -> tuple[Message, dict[str, Json]]:
-    """Return a message without the fields that are never sent, and the definitions of tools found in its results, by name."""
+    """Return a message without the fields that are never sent, and the tools found in its results as {name: definition}."""
     found: dict[str, Json] = {}
     content: list[Json] = []
     for block in message["content"]:
@@ -124,7 +124,7 @@ def _kept_tools(message: Message) -> Iterator[tuple[str, Json]]:
 
 
 def definitions(messages: Sequence[Message]) -> dict[str, Json]:
-    """Return the definitions of the tools that the results in these messages found, by name, newest last."""
+    """Return the definitions of the tools that the results in these messages found, keyed by name, newest last."""
     tools: dict[str, Json] = {}
     for message, (_, found) in zip(messages, _SENT.each(messages), strict=True):
         for name, tool in (*_kept_tools(message), *found.items()):
@@ -262,8 +262,8 @@ def _block_faults(block: Any, role: str) -> Iterator[str]:
 
 
 def _pairs(messages: Sequence[Message], *, paused: bool) -> Iterator[str]:
-    """Yield a fault for each call without its result, result without its call, and repeated id. If `paused` is True, the
-    last message may contain a call of a provider's tool without its result.
+    """Yield a fault for each call without its result, each result without its call, and each repeated id. If `paused`
+    is True, the last message may contain a call of a provider's tool without its result.
     """
     calls, seen, hosted = list[str](), set[str](), set[str]()
     for at, message in enumerate(messages):

@@ -86,7 +86,7 @@ def python_name(name: str) -> str | None:
     """Return Python's name for the text encoding `name`; None if Python does not know the encoding."""
     with contextlib.suppress(LookupError, ValueError):
         codec = codecs.lookup(name)
-        if codec._is_text_encoding:  # noqa: SLF001 - `open` uses it too
+        if codec._is_text_encoding:  # noqa: SLF001 - the built-in `open` uses this attribute too
             return codec.name
     return None
 

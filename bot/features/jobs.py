@@ -147,7 +147,7 @@ class Jobs:
         self._settings = runtime.settings.schedule
         self._parsed: dict[str, tuple[Json, ScheduledJob | None]] = {}
         self._ask_at: dict[str, float] = {}
-        """Time (monotonic seconds) of the next question to the platform, by id of a job whose person may have left the chat."""
+        """For each job whose person may have left the chat, the time (monotonic seconds) of the next question to the platform."""
         self._seen = math.inf
 
     def _all(self) -> list[ScheduledJob]:

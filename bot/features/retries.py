@@ -17,8 +17,8 @@ from bot.words import say
 
 @dataclass(slots=True)
 class PastTurn:
-    """A past turn. `members`: the messages that it answered, by request id (None if deleted). `shown`: the messages that it
-    sent, each with its platform id.
+    """A past turn. `members` maps request ids to the messages that it answered (None if deleted). `shown`: the messages
+    that it sent, each with its platform id.
     """
 
     id: str
@@ -64,9 +64,9 @@ class PastTurn:
 
 
 class PastTurns:
-    """Past turns of a chat, rebuilt from its events. `edits` has the people's edits of messages, by the edit's request id."""
+    """Past turns of a chat, rebuilt from its events. `edits` has people's edits of messages, keyed by the edit's request id."""
 
-    def __init__(self, found: Iterable[Event]) -> None:  # noqa: C901 - one `match` of the kinds
+    def __init__(self, found: Iterable[Event]) -> None:  # noqa: C901 - one `match` over event kinds
         said = dict[str, Inbound | None]()
         self.edits: dict[str, Inbound] = {}
         self.turns: dict[str, PastTurn] = {}

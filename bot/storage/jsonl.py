@@ -25,7 +25,7 @@ PIECE = 64 * 1024  # Number of bytes of a file that are read at a time. A line m
 _LOCK_TRIES, _LOCK_PAUSE = 5_000, 0.002  # ten seconds in total
 _SCRATCH = re.compile(r"\.[^.]+\.tmp")
 _FOLDERS: dict[str, threading.Lock] = {}
-"""Locks between the threads of this process, by folder. If there were only the file lock, a thread might never get its turn."""
+"""For each folder, a lock between the threads of this process. With only the file lock, a thread might never get its turn."""
 _R = TypeVar("_R")
 _P = ParamSpec("_P")
 

@@ -1,5 +1,5 @@
 """Stores the memory files of chats and people, and the session memory of each chat. Beside each memory file, another file has
-the sources of each line. Each owner has one folder; a path is encoded as a file name, so that none leads outside.
+the sources of each line. Each owner has one folder; a path is encoded as a file name, so that no path leads outside the folder.
 """
 
 from __future__ import annotations

@@ -54,8 +54,8 @@ class Language:
     admits: Pattern
     requests: Pattern  # pattern of requests in the form of a question ("can you …?")
     reviewing: Pattern  # pattern of questions that ask if something was done
-    orders: dict[Kind, Pattern]  # patterns of a person's requests, by the kind of action that is requested
-    done: dict[Kind, Pattern]  # patterns of statements that somebody else has acted, by the kind of action
+    orders: dict[Kind, Pattern]  # for each kind of action, the pattern of a person's request for it
+    done: dict[Kind, Pattern]  # for each kind of action, the pattern of a statement that somebody else did it
     note: str  # note below a reply; `{claim}` stands for the sentence with the claim
 
 

@@ -64,7 +64,7 @@ class RecordedTurn:
     calls: list[Call]
 
     def results(self) -> dict[tuple[str, str], list[Json]]:
-        """Return the recorded results of each tool call, by tool and arguments."""
+        """Return the recorded results of tool calls, keyed by (tool, arguments)."""
         found, results = dict[str, Json](), defaultdict[tuple[str, str], list[Json]](list)
         for message in (one for call in self.calls if call.request for one in call.request.messages):
             for block in message["content"]:

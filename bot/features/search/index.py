@@ -251,8 +251,8 @@ def opened(path: Path) -> sqlite3.Connection:
     path.touch(mode=0o600)
     db = sqlite3.connect(path, BUSY_SECONDS, 0, None, check_same_thread=False)
     try:
-        # A power failure may lose the last rows and the cursor together, because both are in this file. They are then
-        # indexed again.
+        # A power failure may lose the last rows and the cursor together, because both are in this file. The rows are
+        # then indexed again.
         db.executescript(
             "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA temp_store=MEMORY; PRAGMA cache_size=-16384; "
             "PRAGMA secure_delete=ON"
