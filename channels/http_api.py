@@ -1,4 +1,4 @@
-"""HTTP of the Slack and Telegram channels: calls of an API method without the platform's library, downloads of files, and the
+"""HTTP for the Slack and Telegram channels: calls an API method without the platform's library, downloads files, and runs the
 server for webhooks (`channels.<name>.webhook`), to which a platform posts its events.
 """
 
@@ -39,7 +39,7 @@ class ApiAnswer:
 
 
 async def ask(address: str, *, token: str | None = None, form: Mapping[str, str] | None = None) -> ApiAnswer:
-    """Call an API method with POST. Raises `errors.ChannelUnreachable` if no response, a 5xx status or no JSON object comes."""
+    """Call an API method with POST. Raises `errors.ChannelUnreachable` without a response, or if it is a 5xx or no JSON object."""
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
     direct = urlsplit(address).hostname in LOOPBACK
     try:
@@ -64,7 +64,7 @@ async def ask(address: str, *, token: str | None = None, form: Mapping[str, str]
 
 
 def unreachable(channel: str, address: str, error: errors.ChannelUnreachable) -> Examination:
-    """Return an examination with one finding: the platform at `address` does not answer."""
+    """Return an examination whose only finding says that the platform at `address` does not answer."""
     remedy = "see whether this machine reaches it, then try again"
     return Examination((Finding(channel, "later", f"{address} does not answer: {error}", remedy),))
 
@@ -114,15 +114,15 @@ async def download(
 
 LARGEST = 1_000_000  # Max bytes of a request
 DRAIN_SECONDS = 0.8
-"""Timeout in seconds for running requests when the server stops. Unanswered events are posted again."""
+"""Timeout in seconds for running requests when the server stops. The platform posts unanswered events again."""
 RETRY = {"Retry-After": "1"}  # Headers of a 503 response, which make the platform post the event again
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class WebhookServer:
-    """Passes a POST to `take` if `admits` accepts its headers. Answers any other POST with 401, without reading the body.
-    Answers a GET of the same path with 200, for health checks.
+    """Passes a POST request to `take` if `admits` accepts its headers. Any other POST gets status 401, and its body is not
+    read. A GET of the same path gets status 200, for health checks.
 
     Each response closes its connection. Otherwise a load balancer could lose a post on an idle connection that the server is
     closing.

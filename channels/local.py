@@ -61,7 +61,7 @@ def inbound(
     zone: object,
     files: tuple[Attachment, ...] = (),
 ) -> Inbound:
-    """Return a person's message as an `Inbound`. `key` is the message's id in its conversation. `zone` is the time zone
+    """Return a person's message as an `Inbound`. `key` is the message's id, unique in its conversation. `zone` is the time zone
     that the client reports.
     """
     target = keys.decode(chat_key)

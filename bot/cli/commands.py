@@ -139,9 +139,7 @@ def _run(words: list[str]) -> int:
 
 
 def _unexpected(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Report an unexpected error: print one line on stderr, and write the details to the project's log if
-    there is a project.
-    """
+    """Report an unexpected error: print one line on stderr, and write the details to the project's log if there is a project."""
     # This code parses `--dir` itself, because typer may not have parsed it before the error.
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--dir", type=Path, default=Path())

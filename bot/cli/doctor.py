@@ -1,6 +1,4 @@
-"""`shipmate doctor` connects to all services and checks everything that a gateway needs. It prints a remedy for
-each problem.
-"""
+"""`shipmate doctor` connects to all services and checks everything that a gateway needs. It prints a remedy for each problem."""
 
 from __future__ import annotations
 

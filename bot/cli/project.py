@@ -63,9 +63,7 @@ def access_list(root: Path) -> AccessList:
 
 
 def named_operators(settings: Settings) -> list[UserRef]:
-    """Return the operators that ship.json or the access list names. Raises `errors.ConfigError` if the list
-    cannot be read.
-    """
+    """Return the operators that ship.json or the access list names. Raises `errors.ConfigError` if the list cannot be read."""
     return sorted(settings.operators | access_list(settings.root).operators())
 
 
@@ -79,9 +77,7 @@ def model(provider: str, api_key: str | None, base_url: str | None, **options: A
 
 
 def database(root: Path) -> str | None:
-    """Return the address of the database that contains the log; None if the log is a file. Raises
-    `errors.ConfigError`.
-    """
+    """Return the address of the database that contains the log; None if the log is a file. Raises `errors.ConfigError`."""
     try:
         if json.loads((root / "ship.json").read_bytes())["engine"]["kind"] != "postgresql":
             return None
@@ -132,9 +128,8 @@ def must_lead(root: Path) -> None:
 
 @contextlib.contextmanager
 def changing(root: Path, *, erasing: bool = False) -> Iterator[Disk]:
-    """Yield a disk on which the files shared by a cluster can be changed. No process of the cluster may run. With
-    `erasing`, deleted rows are also purged from the database. Raises `errors.Unavailable`,
-    `errors.StorageError` and OSError.
+    """Yield a disk on which the files shared by a cluster can be changed. No process of the cluster may run. With `erasing`,
+    deleted rows are also purged from the database. Raises `errors.Unavailable`, `errors.StorageError` and OSError.
     """
     if (url := database(root)) is None:
         yield SystemDisk()

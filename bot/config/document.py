@@ -25,7 +25,7 @@ _PLAIN_KEYS = frozenset(
     {"name", "provider", "model", "fastModel", "baseUrl", "host", "mode", "kind", "timezone", "isolation"}
     | {"allow", "operators", "paths", "$schema"}
 )
-"""Keys whose values are not secret, even if they come from a variable. A password inside an address is still secret."""
+"""Keys whose values are not secret, even if a variable contains them. A password inside an address is still secret."""
 _MISSING = object()
 
 
@@ -89,7 +89,7 @@ def read_env_file(path: Path, found: list[str]) -> dict[str, str]:
 
 
 def read_ship_file(path: Path, default: dict[str, Any] | None) -> dict[str, Any]:
-    """Return ship.json. If it is missing, return `default`, unless that is None. Raises `errors.ConfigError`."""
+    """Return ship.json. If the file is missing, return `default`. If that is None too, raise `errors.ConfigError`."""
     words, init = _read_text(path), f"run `{command('init', path.parent)}`"
     if words is None:
         if default is not None:
@@ -117,7 +117,7 @@ class FilledDocument:
         self._env = env
         self._hidden: set[Loc] = set()
         self.missing: dict[Loc, str] = {}
-        """Name of the missing variable, by the path of the value that was removed."""
+        """Name of the missing variable, by the path of the removed value."""
         self.secrets: set[str] = set()
         self.malformed: list[Loc] = []
         self.literal: list[Loc] = []
@@ -125,7 +125,7 @@ class FilledDocument:
         self.document: dict[str, Any] = self._fill(document, ())
 
     def is_hidden(self, loc: Loc) -> bool:
-        """Return True if a value came from a variable or its key names a secret."""
+        """Return True if findings must not show a value: it came from a variable, or its key names a secret."""
         return any(map(is_secret_key, loc)) or any(loc[: len(place)] == place for place in self._hidden)
 
     def _fill(self, value: Any, loc: Loc) -> Any:
@@ -164,7 +164,7 @@ class FilledDocument:
 def _is_plain(loc: Loc, names: list[str]) -> bool:
     """Return True if the value of a key is never secret."""
     if loc[:2] == ("mcp", "servers"):
-        # Variables may contain paths and addresses, which are not secret. The values of an MCP server's `env` and
-        # `headers` are secret.
+        # Paths and addresses of an MCP server may come from variables and are not secret. The values of `env` and `headers` are
+        # secret.
         return len(loc) > 3 and loc[3] not in {"env", "headers"} and not any(map(is_secret_key, names))
     return any(part in _PLAIN_KEYS for part in loc)

@@ -34,9 +34,7 @@ from bot.contracts.identity import UserRef
 FILE = "ship.json"
 HOME = ".ship"
 OPERATORS = "SHIPMATE_OPERATORS"
-"""Name of the environment variable that lists operators if there is no ship.json, such as `telegram:123,
-slack:U012`.
-"""
+"""Name of the environment variable that lists the operators if there is no ship.json. Example: `telegram:123, slack:U012`."""
 MIN_SECRET = 8
 """Min characters of a secret. Redacting a shorter secret would hide ordinary words."""
 TOO_DEEP = finding(FILE, "too many levels", "at most 100", "simplify it")
@@ -46,13 +44,13 @@ _MOVED = {
     "start": 'write {"host": …, "port": …} into channels.web',
     "permissions.exec_shell": "write a rule such as run_shell(git status) into permissions.allow",
 }
-"""Remedies for keys of ship.json that existed only in ShipMyAgent, Shipmate's predecessor."""
+"""Remedies for keys that only ShipMyAgent, Shipmate's predecessor, had in ship.json."""
 _SUBJECT = re.compile(r"^\w+ should (?:be|have) ")
 """Pattern of the beginning of pydantic's error messages, such as “Input should be a valid string”."""
 
 
 class Llm(ship_file.Llm):
-    """The section `llm` of ship.json, with a provider chosen and with the environment's switches applied."""
+    """The section `llm` of ship.json, after a provider was chosen and the environment's switches were applied."""
 
     provider: Literal["anthropic", "demo"] = "demo"
     provider_reason: str = ""
@@ -125,9 +123,9 @@ def load(
 ) -> Settings:
     """Return the configuration of the folder `root`. Raises `errors.ConfigError` with all findings.
 
-    `also` is a function of a higher layer that yields further findings. If `defaults` is True, ship.json may be
-    missing. If the last run was killed while a command ran, hidden files that this command created, such as ship.json,
-    are renamed first.
+    `also` is a function of a higher layer that yields further findings. If `defaults` is True, ship.json may be missing. If the
+    last run was killed while a command ran, the command may have created hidden files, such as ship.json. These are renamed
+    first.
     """
     root = root.absolute()
     must_be_folder(root / HOME)
@@ -203,7 +201,9 @@ def keys_in_use(settings: ChannelSettings, manifest: Manifest) -> dict[str, str]
 def tokens_in_use(
     channels: Mapping[str, ChannelSettings], manifests: Mapping[str, Manifest], names: Iterable[str]
 ) -> dict[str, tuple[str, str]]:
-    """Return (token, address of the service) for each token of the named channels, by key in ship.json."""
+    """Return a table of the tokens of the named channels. The key is the key in ship.json, the value (token, service's
+    address).
+    """
     return {
         f"channels.{name}.{key}": (getattr(channels[name], token), getattr(channels[name], "base_url", name))
         for name in names
@@ -260,7 +260,7 @@ def _with_credentials(document: dict[str, Any], manifests: Mapping[str, Manifest
     if isinstance(channels, dict):
         channels = dict(channels)
         for name, manifest in manifests.items():
-            # Tokens for both modes, with and without webhook, are redacted: an unused token is still a secret.
+            # Include the tokens for both modes, with and without webhook, because an unused token must be redacted too.
             tokens = token_keys(manifest) | token_keys(manifest, webhook=True)
             usual = {key: f"${{{variable(name, token)}}}" for token, key in tokens.items()}
             section = channels.get(name, {})
@@ -280,7 +280,7 @@ def _validated(
         return model.model_validate_json(words, by_alias=True, by_name=False, context=context)
     except ValidationError as error:
         for one in error.errors(include_url=False):
-            if not one["loc"]:  # pydantic refuses deeply nested JSON
+            if not one["loc"]:  # pydantic names no key if the JSON is nested too deeply
                 raise errors.ConfigError(TOO_DEEP) from None
             found.append(_explained(dict(one), model, filled))
             match one["loc"]:
@@ -289,7 +289,9 @@ def _validated(
                 case (section, *_):
                     filled.document.pop(str(section), None)
     filled.document["channels"] = {name: {} for name in manifests} | filled.document.get("channels", {})
-    if filled.document == json.loads(words):  # a channel from another package has a setting without a default
+    if filled.document == json.loads(
+        words
+    ):  # defaults do not help: a setting of another package's channel has none
         raise errors.ConfigError(*dict.fromkeys(found))
     return _validated(filled, manifests, root, found)
 
@@ -329,7 +331,7 @@ def _keys_at(model: Any, loc: Loc) -> list[str]:
 def _state(
     name: str, settings: ChannelSettings, manifest: Manifest, filled: FilledDocument
 ) -> tuple[bool, str]:
-    """Return True if a channel is enabled, and the reason for the result."""
+    """Return True if a channel is enabled, otherwise False. Return also the reason."""
     if settings.enabled is not None:
         return settings.enabled, "ship.json says so"
     for token, key in keys_in_use(settings, manifest).items():

@@ -1,4 +1,4 @@
-"""Describes the settings: the JSON Schemas of ship.json, of log lines and of archive lines, and the values in use."""
+"""Creates the JSON Schemas of ship.json, of log lines and of archive lines, and describes the values in use."""
 
 from __future__ import annotations
 
@@ -150,8 +150,8 @@ def leaves(settings: Settings) -> dict[str, Any]:
 
 
 def shown_leaves(settings: Settings) -> dict[str, tuple[str, str]]:
-    """Return (value as JSON, description) by full key in ship.json. Secrets are hidden. Values of keys that usually
-    contain secrets are hidden too.
+    """Return (value as JSON, description) by full key in ship.json. Secrets are hidden, and so is each value whose key usually
+    has a secret.
     """
     return {
         key: (_shown(key, value, settings.secrets), " ".join(words.split()))

@@ -32,7 +32,7 @@ from bot.words.times import zone
 
 _SERVER = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]{0,30}[A-Za-z0-9])?")
 
-# ------------------------------------------------------------ values. Each function returns the value, or raises ValueError
+# ------------------------------------------------------------ values. Each validator returns the value, or raises ValueError
 
 
 def _address(value: str) -> str:
@@ -81,7 +81,7 @@ def _server_name(value: str) -> str:
 
 
 def credential(value: str) -> str:
-    """Refuse a token that cannot be part of an HTTP header."""
+    """Return the token. Raises ValueError if an HTTP header cannot contain it."""
     if not value.isascii() or not value.isprintable() or " " in value:
         raise ValueError("expected a token without white space and odd characters; copy it again")
     return value
@@ -98,7 +98,7 @@ def _must_be_installed(module: str, package: str) -> None:
 
 
 def wrong_id(entry: str, manifest: Manifest) -> str:
-    """Return what is wrong with the platform's id of a person or channel; "" for a valid id."""
+    """Return the reason why a platform's id of a person or channel is not accepted; "" if the id is accepted."""
     if "@" in entry or not manifest.valid_id(entry):
         return (
             f"expected a stable id of {manifest.name}; names can be changed by anyone, so only stable ids count; "
@@ -110,7 +110,7 @@ def wrong_id(entry: str, manifest: Manifest) -> str:
 
 
 def wrong_operator(entry: str, manifests: Mapping[str, Manifest]) -> str:
-    """Return what is wrong with the name of an operator, written as `channel:ID`; "" for a valid name."""
+    """Return the reason why the name of an operator (`channel:ID`) is not accepted; "" if the name is accepted."""
     name, colon, person = entry.partition(":")
     if not colon or name not in manifests:
         known = ", ".join(sorted(manifests))
@@ -168,10 +168,10 @@ class ModelUse(StrictModel):
 
 
 class Fallback(StrictModel):
-    """A model that is used once all earlier models have failed: another model of the same provider, or one at another address."""
+    """A model that is asked if all models before it have failed: another model of the same provider, or one at another address."""
 
     provider: Literal["anthropic"] | None = None
-    """`anthropic`: the address of Anthropic. Default: the address in `baseUrl`."""
+    """`anthropic`: ask this model at Anthropic's address. Default: ask it at the address in `baseUrl`."""
     model: ModelName | None = None
     """Name of the model at that address. Default: the name of the model that failed first."""
     base_url: ModelAddress | None = None
@@ -210,20 +210,19 @@ class Llm(StrictModel):
     tool calls. `off`: the model thinks as little as the provider allows.
     """
     purposes: dict[Purpose, ModelUse] = {}
-    """Model, effort and thinking for purposes other than answers: `memory` (notes), `compaction` (summaries of
-    conversations), `task` (subagents), `overheard` (messages not addressed to the bot). `title` has no effect. Titles
-    need no model.
+    """Model, effort and thinking for purposes other than answers: `memory` (notes), `compaction` (summaries of conversations),
+    `task` (subagents), `overheard` (messages not addressed to the bot). `title` has no effect. Titles need no model.
     """
     prices: dict[ModelName, ModelPrice] = {}
     """Prices by model. They override the built-in prices, which `shipmate check` lists with their date."""
     retry_seconds: Annotated[float, Field(ge=0, le=3_600)] = 30
     """Seconds for which a request is retried while the provider is overloaded, failing or unreachable. 0: no retries."""
     fallback: tuple[Fallback, ...] = ()
-    """Models that are asked in turn if the first model is overloaded for 5 seconds, refuses the request or is unreachable.
-    The first model is asked again after five minutes.
+    """Models that are asked one after another if the first model is overloaded for 5 seconds, refuses the request or is
+    unreachable. The first model is asked again after five minutes.
     """
     provider_fallbacks: bool = False
-    """If this model refuses to answer, the provider may answer with another of its models."""
+    """Allow the provider to answer with another of its models if the chosen model refuses to answer."""
     log_messages: bool = True
     """Log the text of people's messages and of the model's answers."""
 
@@ -243,9 +242,9 @@ class Compaction(StrictModel):
     enabled: bool = True
     """Compact conversations and take notes automatically. false: only when a person asks for it."""
     soft_tokens: Annotated[int, Field(ge=1)] = 40_000
-    """If a request has more tokens, the older part of the conversation is replaced by a summary."""
+    """Max tokens of a request. Above it, a summary replaces the older part of the conversation."""
     keep_tokens: Annotated[int, Field(ge=0)] = 10_000
-    """Tokens of the newest messages that are always kept unchanged."""
+    """Number of tokens. The newest messages up to this size are always kept unchanged."""
     idle: Idle = Idle()
 
 
@@ -253,7 +252,7 @@ class Context(StrictModel):
     """The part of a conversation that is sent to the model."""
 
     max_messages: Annotated[int, Field(ge=2, le=100_000)] = 60
-    """Max messages of one chat in the model's context. Older messages are replaced by the chat's memory."""
+    """Max messages of one chat in the model's context. The chat's memory replaces older messages."""
     max_injected_messages: Annotated[int, Field(ge=0, le=10_000)] = 120
     """Max older messages that one turn may load into the model's context."""
     mask_threshold_tokens: Annotated[int, Field(ge=0)] = 8_000
@@ -314,7 +313,7 @@ class History(StrictModel):
 
 
 class Queue(StrictModel):
-    """Handling of messages that arrive while a turn of the same chat runs."""
+    """Handling of messages that arrive while the bot is answering in the same chat."""
 
     mode: Literal["steer", "followup", "collect", "interrupt"] = "steer"
     """`steer`: if no part of the answer was shown and no tool with effects has run, the model is asked again with the
@@ -371,7 +370,7 @@ class WebSearch(StrictModel):
     """The search engine of `web_search`."""
 
     kind: Literal["auto", "off", "searxng", "brave"] = "auto"
-    """`auto`: the search of the model's provider, if it offers one. `off`: no search. Other values: this engine."""
+    """`auto`: the search of the model's provider, if it offers one. `off`: no search. `searxng` or `brave`: this engine."""
     base_url: Address | None = None
     """Address of SearXNG, whose JSON output must be enabled. For Brave: an address to use instead of the default."""
     api_key: str | None = None
@@ -433,7 +432,7 @@ class Subagents(StrictModel):
 
 
 class Skills(StrictModel):
-    """Folders with a `SKILL.md`. The model loads a skill when it needs that skill."""
+    """Skills: folders with instructions in a `SKILL.md`. The model loads a skill when it needs the instructions."""
 
     paths: tuple[str, ...] = ()
     """Folders that contain skills, in addition to `.claude/skills`."""
@@ -569,9 +568,9 @@ class Files(StrictModel):
     max_packed_bytes: Annotated[int, Field(ge=1, le=20_000_000)] = 5_000_000
     """Max bytes of an office file or PDF. A larger file is not read."""
     pictures: bool = True
-    """Show pictures to the model. Use false for a model that cannot see pictures."""
+    """Let the model see pictures. Use false for a model that cannot see pictures."""
     pdf_pages: Annotated[int, Field(ge=0, le=100)] = 20
-    """Max pages of a PDF that the model gets as a PDF. Of a longer PDF the model gets only the text."""
+    """Max pages of a PDF that is sent to the model. Of a longer PDF, the model gets only the text."""
     per_message: Annotated[int, Field(ge=0, le=50)] = 5
     """Max files of one message that are read."""
     transcription: Transcription = Transcription()
@@ -581,7 +580,7 @@ class Memory(StrictModel):
     """Limits of the process's memory."""
 
     limit_mb: Annotated[int, Field(ge=128, le=16_777_216)] = 1_024
-    """Max megabytes of memory. Close to the limit, memory is freed. Above the limit, files are refused."""
+    """Max megabytes of memory. Close to the limit, Shipmate frees memory. Above the limit, it refuses files."""
 
 
 class Engine(StrictModel):

@@ -1,8 +1,7 @@
 """Exports turns, model calls, tool calls, subagents and deliveries as OpenTelemetry spans (`telemetry.otel`).
 
-The spans are made from lines of the operator's log. They have ids, names, sizes and times, and no text of people, the
-model or tools. This module needs the optional dependencies `otel`. It is imported only if the setting `telemetry.otel`
-is on.
+The spans are made from lines of the operator's log. They have ids, names, sizes and times, and no text of people, the model or
+tools. This module needs the optional dependencies `otel`. It is imported only if the setting `telemetry.otel` is on.
 """
 
 from __future__ import annotations

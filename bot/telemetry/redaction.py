@@ -75,9 +75,8 @@ text after them may together form a secret.
 _AROUND = " \t\r\n!\"#$%&'()*,.:;<=>?@[\\]^`{|}~"
 """Characters that may stand around each line of wrapped text, such as white space, quotes, table bars and bullets."""
 _BREAK = "\x1b>(\n"
-"""Separator between texts that are searched together. The separator ends every terminal sequence, link and
-comment. Without it, a link that begins in one text and ends in another would hide the characters between
-them.
+"""Separator between texts that are searched together. The separator ends every terminal sequence, link and comment. Without it,
+a link that begins in one text and ends in another would hide the characters between them.
 """
 _LISTED = ("- ", "-\n", "-\r", "+ ", "+\n", "+\r")
 _BULLETS = re.compile(r"(?<![^\n ])[-+](?=[ \r\n])")

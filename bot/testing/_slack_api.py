@@ -269,7 +269,7 @@ class WebApi:
         before, metadata = self.world.message(room, post), self._metadata(params)
         post.text, post.metadata = text, metadata or post.metadata
         if params.get("markdown_text") is not None or params.get("blocks") is not None:
-            post.blocks = _blocks(params)  # an edit that has only text keeps the old blocks
+            post.blocks = _blocks(params)  # an edit without blocks keeps the old ones
         post.edited = {"user": self.world.bot_user, "ts": self.world.stamp()}
         room.tally = replace(room.tally, edited=room.tally.edited + 1)
         await self._emit(room, changed(self.world, room, post, before))
@@ -524,7 +524,7 @@ def _check_plans(blocks: list[Json]) -> None:
 
 
 def _fits_home(block: Json) -> bool:
-    """Return True if the text of a block in the home view has an allowed type and length."""
+    """Return True if a block of the home view has a text of an allowed type and length."""
     kind, most = _HOME_TEXTS.get(str(block.get("type")), ("", 0))
     words = block.get("text") or {}
     return bool(words.get("type") == kind and 0 < len(str(words.get("text", ""))) <= most)

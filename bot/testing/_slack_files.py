@@ -38,7 +38,7 @@ class FileHosting(FaultInjection):
         return file
 
     def forget_file(self, file_id: str) -> None:
-        """Delete a file; messages still refer to the file."""
+        """Delete a file. Messages still refer to it, so downloads fail."""
         del self.world.files[file_id]
 
     def file_routes(self, app: web.Application) -> None:

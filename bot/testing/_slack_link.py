@@ -23,7 +23,7 @@ RETRIES = (0.0, 60.0, 300.0)
 MAX_SOCKETS = 10
 PING = b"loopback"
 SILENT_PINGS = 3
-"""Max pings without any frame from the client; then the server closes the socket."""
+"""Max pings without an answer or another frame from the client. After these, the server closes the socket."""
 
 
 @dataclass(slots=True, eq=False)
@@ -41,7 +41,7 @@ class Delivery:
 
 
 class Link:
-    """Sends each payload to one socket, and repeats the payload until the app acknowledges it or no attempts are left."""
+    """Sends each payload over one of the sockets. Repeats the payload until the app acknowledges it or no attempts are left."""
 
     def __init__(
         self, clock: Clock, changed: Callable[[], Awaitable[None]], app_id: str, ping_every: float
@@ -190,7 +190,7 @@ class Link:
         await self._changed()
 
     async def _attempt(self, delivery: Delivery) -> float:
-        """Send a payload once and wait for its acknowledgement. Return the time at which Slack gives the attempt up."""
+        """Send a payload once and wait for its acknowledgement. Return the monotonic time at which Slack stops waiting."""
         now, attempt = self._clock.monotonic(), delivery.attempts
         delivery.attempts += 1
         if self.requests is not None:
@@ -229,7 +229,7 @@ class Link:
             await cancel_all(tasks)
 
     async def _until(self, due: float) -> None:
-        # The loop waits until a fixed time. If it waited for a duration, a move of the clock during the sleep would restart the wait.
+        # A test may move the clock during the sleep, so compute the remaining time again after each sleep.
         while (left := due - self._clock.monotonic()) > 0:
             await self._clock.sleep(left)
 

@@ -1,4 +1,4 @@
-"""A base class of `SlackServer` that makes faults between Slack and the app: dropped or silent sockets, and late, duplicated or
+"""A base class of `SlackServer` that causes faults between Slack and the app: lost or silent sockets, and late, repeated or
 reordered events.
 """
 
@@ -55,7 +55,9 @@ class FaultInjection(Loopback):
             await self.link.cut(politely=False)
 
     async def deafen(self, *, answering: bool = True) -> None:
-        """Stop sending anything to the sockets that are open now: no events, no pings, no close."""
+        """Send nothing more to the sockets that are open now: no events, no pings, no close. With `answering=False`, also
+        ignore what they send.
+        """
         self.link.deafen(answering=answering)
         await self.changed()
 
@@ -76,7 +78,7 @@ class FaultInjection(Loopback):
         return copies
 
     def hold(self) -> None:
-        """Hold all events back until `release` is called. The Web API does not wait: it shows each change at once."""
+        """Hold all events back until `release` is called. The Web API still shows each change at once."""
         self.link.held = [] if self.link.held is None else self.link.held
 
     def release(self, order: Order | None = None) -> list[Delivery]:

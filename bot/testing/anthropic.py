@@ -103,7 +103,7 @@ class AnthropicServer(Loopback):
         self.queue: deque[Answer] = deque()
         self._script: Script | None = None
         self.fallback: tuple[str, Reply] | None = None
-        """Name and answer of the provider's fallback model. A request that allows a fallback gets this answer."""
+        """Name of the provider's fallback model, and its answer. Each request that allows a fallback gets this answer."""
         self._cache = PromptCache(self.clock, lambda _: minimum)
         self._binding = Binding()
         self.system_role = system_role
@@ -121,7 +121,7 @@ class AnthropicServer(Loopback):
         self.then(reply(*blocks, **how))
 
     def then(self, *answers: Answer) -> None:
-        """Queue several answers, which may be failures."""
+        """Queue several answers. An answer may be a failure."""
         self.queue.extend(answers)
 
     def script(self, script: Script | None) -> None:
@@ -295,7 +295,8 @@ class AnthropicServer(Loopback):
             if isinstance(frame, asyncio.Event):
                 await self._wait(request, frame)
             elif isinstance(frame, bytes):
-                # An empty frame stands for text that the model holds back. The server waits for the gap, but sends nothing.
+                # An empty frame stands for text that the model holds back: the server waits as for other frames, but sends
+                # nothing.
                 await (response.write(frame) if frame else asyncio.sleep(0))
             elif frame is Halt.CUT:
                 return self.drop(request)

@@ -22,7 +22,7 @@ _written = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators
 
 
 def plain(value: Any) -> str:
-    """Return a block as JSON text without cache breakpoints. The provider compares this text byte by byte."""
+    """Return a block as JSON text without cache breakpoints. The cache compares this text byte by byte."""
     words = _written(value)
     return _written(unmarked(value)) if '"cache_control"' in words else words
 
@@ -59,7 +59,7 @@ def _raw_parts(body: Json) -> Iterator[tuple[str, Any, bool]]:
             yield f"{settings}{message['role']}", block, block["type"] not in THINKING
             settings = ""
             for name in references_of(block):
-                # A deferred tool is loaded by this block, so the tool's tokens count here.
+                # This block loads a deferred tool, so the tokens of the tool's definition count here.
                 yield "tool", loaded[name], False
 
 
@@ -136,7 +136,7 @@ class PromptCache:
             lifetime = part.ttl or "5m"
             fresh[part.digest] = (
                 now + LIFETIMES[lifetime]
-            )  # an entry's lifetime begins when the request starts
+            )  # the lifetime of an entry begins when the request starts
             if part.end > done:
                 written[lifetime] += part.end - done
                 done = part.end

@@ -72,7 +72,7 @@ _MEDIA: Mapping[str, Mapping[str, bytes]] = {
     },
     "document": {"application/pdf": b"%PDF-"},
 }
-"""Media types that each block type accepts, each with the bytes that files of the media type begin with."""
+"""For each block type: the accepted media types, each with the first bytes of such a file."""
 _USER_ONLY = frozenset({"tool_result", "image", "document", "search_result"})
 _ASSISTANT_ONLY = frozenset({"tool_use", "thinking", "redacted_thinking"})
 _CONTENT_FIELDS = frozenset({"role", "content"})
@@ -103,8 +103,8 @@ def error_body(kind: str, message: str, request_id: str, code: str | None = None
 
 @dataclass(slots=True)
 class Leave:
-    """Rules that depend on the model or on earlier answers. `types` are the block types that the server itself has
-    sent. `resumable` are the contents of paused answers. `system_role` allows system messages.
+    """What a request may contain because of the model or of earlier answers: block types that the server has sent (`types`),
+    contents of paused answers (`resumable`), and system messages (`system_role`).
     """
 
     version: str = VERSIONS[-1]

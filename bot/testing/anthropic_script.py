@@ -30,9 +30,8 @@ Edit = Callable[[list[Frame]], list[Frame]]
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """One answer of the model. `delay` is the time before the answer and `gap` the time between frames, both
-    in seconds of the server's clock. `hold` is an event that delays the answer until it is set. `edit` is a function
-    that changes the frames.
+    """One answer of the model. `delay` is the time before the answer and `gap` the time between frames, both in seconds of the
+    server's clock. `hold` is an event that delays the answer until it is set. `edit` is a function that changes the frames.
     """
 
     blocks: tuple[Json, ...] = ()
@@ -145,8 +144,8 @@ def _pieces(words: str, chunk: int) -> Sequence[str]:
 
 
 def _held(pieces: Sequence[str], given: Json | str) -> Sequence[str]:
-    """Return a tool call's input in as many pieces as `pieces`. Each argument is moved as a whole into the piece in which it
-    ends.
+    """Return a tool call's input, cut into as many pieces as `pieces`, but no argument is cut: it is in the piece in which it
+    would end.
     """
     items = given.items() if isinstance(given, dict) else ()
     ends = [*itertools.accumulate((len(json.dumps({k: v}, ensure_ascii=False)) for k, v in items))]
@@ -159,7 +158,7 @@ def _held(pieces: Sequence[str], given: Json | str) -> Sequence[str]:
     return held
 
 
-# The following functions make a stream fail. `after` counts frames; message_start is the first frame.
+# The following functions make a stream fail. `after` is a number of frames; the frame `message_start` is number 1.
 
 
 def edited(answer: Reply, edit: Edit) -> Reply:

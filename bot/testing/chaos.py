@@ -61,7 +61,7 @@ class _Connection:
         """Forward one side's data to the other side until the connection ends."""
         while piece := await reader.read(PIECE):
             await self._carry(side, piece, writer)
-        # A deaf connection does not forward EOF either, so only a timeout can detect such a connection.
+        # A deaf connection does not forward EOF either, so clients can notice it only by a timeout.
         if not self.deaf[side] and not writer.is_closing():
             writer.write_eof()
 
@@ -94,9 +94,7 @@ class _Connection:
 
 
 class ChaosProxy:
-    """A TCP proxy that injects network faults. Clients connect to `url` or `port`. The module docstring has an
-    example.
-    """
+    """A TCP proxy that injects network faults. Clients connect to `url` or `port`. The module docstring has an example."""
 
     def __init__(self, server_port: int, *, rng: random.Random, clock: Clock) -> None:
         self.server_port = server_port
@@ -136,7 +134,7 @@ class ChaosProxy:
         return fate
 
     def deafen(self, *, answers_only: bool = False) -> None:
-        """Discard the data of all open connections, and of connections that are opened before `heal` is called. With
+        """Discard all data on open connections, and on connections that are opened before `heal` is called. With
         `answers_only`, discard only the data that the server sends.
         """
         self._deaf = [not answers_only, True]

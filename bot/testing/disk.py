@@ -23,8 +23,8 @@ WRITES = frozenset({"append", "sync", "replace", "rename", "truncate", "remove"}
 
 
 class Countdown(Protocol):
-    """Selects the operations that fail. The first to fail is the `at`-th matching operation. `times` operations in a row fail;
-    None means all later ones.
+    """Selects the operations that fail: the `at`-th matching operation and those after it, `times` in total; None means all
+    later ones.
     """
 
     at: int
@@ -36,7 +36,7 @@ R = TypeVar("R")
 
 
 def due(armed: list[FailureT], matches: Callable[[FailureT], bool]) -> FailureT | None:
-    """Count one operation. Return its failure; None if the operation succeeds."""
+    """Count one operation. Return the failure that it must have; None if it succeeds."""
     for failure in armed:
         if not matches(failure):
             continue
@@ -53,8 +53,8 @@ def due(armed: list[FailureT], matches: Callable[[FailureT], bool]) -> FailureT 
 
 @dataclass(slots=True)
 class Failure:
-    """A failure of disk operations. The first to fail is the `at`-th operation of `kind`, where `write` means any operation
-    that changes something, and `*` any operation. `times` operations in a row fail; None means all later ones.
+    """A failure of disk operations: the `at`-th operation of `kind` and those after it, `times` in total (None: all later
+    ones). The kind `write` means any operation that changes something, and `*` any operation.
 
     `when` is `before` (the operation does nothing), `torn` (it writes half of the bytes) or `after` (it is
     complete but reports a failure, like a failed fsync). `then` chooses between an OSError with the number

@@ -23,9 +23,9 @@ CHANNEL = frozenset({"send", "edit"})
 
 @dataclass(slots=True)
 class Fault:
-    """A fault of operations on the disk, the log or a channel (`seam`). The first to fail is the `at`-th operation of `kind`:
-    `*` means any operation, and on the disk `write` means any that changes something. `times` operations in a row fail; None
-    means all later ones. Only files whose name contains `named` are affected.
+    """A fault of operations on the disk, the log or a channel (`seam`): the `at`-th operation of `kind` and those after it,
+    `times` in total (None: all later ones). The kind `*` means any operation. On the disk, `write` means any operation that
+    changes something, and only files whose name contains `named` are affected.
 
     `when` is `before` (the operation does nothing), `torn` (it stops in the middle; disk and log only) or `after`
     (it is complete). The fault then raises an error (`error` is the name of an errno) or ends the process.
@@ -90,7 +90,7 @@ class Faults:
         return _FaultyLog(inner, self)
 
     def reach(self, kind: str, seam: Seam = "channel") -> Fault | None:
-        """Count an operation. Return its fault; None if the operation succeeds."""
+        """Count an operation. Return the fault that it must have; None if it succeeds."""
         if self._seen is not None:
             self._seen(seam, kind, "")
         with self._lock:

@@ -26,8 +26,8 @@ class DeadLetter:
 
 
 class RecordingIntake:
-    """A `contracts.channel.Intake` in memory that admits everyone. It rejects a message whose key an accepted message
-    already had. It accepts messages that are not addressed to the bot only in the chats in `overheard`.
+    """A `contracts.channel.Intake` in memory that admits everyone. It rejects a message if an accepted message had the same
+    key. It accepts messages that are not addressed to the bot only in the chats in `overheard`.
 
     `offered` lists every message passed to `accept`, `accepted` the accepted ones. While `failure` is set,
     `accept` raises it. `questions` returns the questions in `open`. `recent` returns archive lines from `lines`,
@@ -39,12 +39,12 @@ class RecordingIntake:
         self.accepted: list[Inbound] = []
         self.dead_letters: list[DeadLetter] = []
         self.lacking: dict[str, str] = {}
-        """Sentence that a channel reported about each missing right; the key is the right."""
+        """Sentence that a channel reported about a missing right, by right."""
         self.failure: Exception | None = None
         self.lines: dict[ChatKey, list[ArchiveLine]] = defaultdict(list)
         self.open: dict[ChatKey, list[ShownQuestion]] = defaultdict(list)
         self.names: dict[ChatKey, str] = {}
-        """Names that people gave their conversations; the key is the conversation's chatKey."""
+        """Names that people gave their conversations, by chatKey."""
         self.overheard: set[ChatKey] = set()
         self._seen: set[str] = set()
         self._changes = Changes()

@@ -42,7 +42,7 @@ class Call:
 
 @dataclass(slots=True)
 class Fault:
-    """A failure of the next matching request.
+    """A failure of the next `times` requests to `method`.
 
     `respond` answers with `status` and `body`, and does not execute the request. `lose` executes the request and
     cuts the connection before the answer. `late` executes it and answers after `seconds` of the server's clock.
@@ -75,8 +75,8 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class ChatCounts:
-    """Numbers of messages that the bot posted, edited and deleted in one conversation. `visible` is the number
-    of the bot's messages that people can see now.
+    """Numbers of messages that the bot posted, edited and deleted in one conversation. `visible` counts those that people can
+    see now.
     """
 
     posted: int = 0
@@ -109,7 +109,7 @@ class Loopback(abc.ABC):
         await self.stop()
 
     async def start(self, port: int = 0) -> None:
-        """Listen on `port`. Without `port`, listen on a free port; later starts use the same port again."""
+        """Listen on `port`. Without `port`, the first start chooses a free port, and later starts use the same port again."""
         app = web.Application(client_max_size=64 * 1024 * 1024)
         self.routes(app)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
@@ -191,7 +191,7 @@ class Loopback(abc.ABC):
     async def send_file(
         self, request: web.Request, data: bytes, mime: str, fault: Fault | None
     ) -> web.StreamResponse:
-        """Send a file, or make the fault happen. `sent_bytes` counts the bytes that were written to the client."""
+        """Send a file as the fault demands. `sent_bytes` counts the bytes that were written to the client."""
         action = fault.action if fault is not None else ""
         half = data[: len(data) // 2]
         if action in {"", "less"}:

@@ -1,4 +1,4 @@
-"""Runs a gateway for tests. Its disk, event log and channels can fail, and tests can move its clock:
+"""Runs a gateway whose disk, event log and channels can fail, and whose clock tests can move:
 
     python -m bot.testing.run --dir DIR [--clock PATH] [--trace PATH] [--speed N --since EPOCH]
 

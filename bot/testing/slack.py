@@ -92,9 +92,7 @@ class SlackServer(FileHosting):
         self.ephemeral: list[str] = []
         """Texts of the ephemeral answers to slash commands and button presses, as mrkdwn."""
         self.front: int | None = None
-        """Port of a proxy through which clients open sockets. None means that they connect to this server's own
-        port.
-        """
+        """Port of a proxy through which clients open sockets; None if they connect to this server directly."""
         self.add_user(self.world.bot_user, name="shipmate", is_bot=True)
 
     # Users and conversations
@@ -129,7 +127,7 @@ class SlackServer(FileHosting):
         return channel
 
     def add_im(self, user: str) -> str:
-        """Add the direct messages between this user and the bot; return the conversation's id."""
+        """Add the direct conversation between a user and the bot; return its id."""
         return self.add_channel(f"D{user[1:]}", kind="im", members=[user])
 
     @property
@@ -193,7 +191,9 @@ class SlackServer(FileHosting):
         return post.ts
 
     async def tell(self, channel: str, ts: str, told: Sequence[Telling] = BOTH) -> None:
-        """Send the app the event `message`. If a message in a channel mentions the bot, also send `app_mention`."""
+        """Send the app the event `message` of a posted message. If the message mentions the bot in a channel, also send
+        `app_mention`. `told` can leave out one of the events.
+        """
         room = self.world.rooms[channel]
         await self._announce(room, room.posts[ts], told)
 
@@ -278,7 +278,7 @@ class SlackServer(FileHosting):
         return "\n".join(block["text"]["text"] for block in blocks)
 
     async def command(self, text: str, *, channel: str, user: str, command: str = "/shipmate") -> Delivery:
-        """Use a slash command as a person. The caller may wait for `Delivery.acked`."""
+        """Send a slash command as a person. The caller may wait for `Delivery.acked`, which the app's acknowledgement sets."""
         number = next(self._count)
         self._commands.add(number)
         return await self.envelope(
@@ -376,7 +376,7 @@ class SlackServer(FileHosting):
         return self.link.deliveries
 
     def unacked(self) -> list[Delivery]:
-        """Return the envelopes that the app has not acknowledged, oldest first."""
+        """Return the deliveries that the app has not acknowledged, oldest first."""
         return [delivery for delivery in self.deliveries if not delivery.acked.is_set()]
 
     def status_of(self, channel: str, thread_ts: str) -> str:

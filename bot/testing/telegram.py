@@ -105,7 +105,7 @@ class TelegramServer(Service):
         return self.say(chat_id=chat_id, user_id=user_id, fields=fields)
 
     def forget_file(self, file_id: str) -> None:
-        """Delete a file from the server; messages still refer to the file."""
+        """Delete a file from the server. Messages still refer to it, so downloads fail."""
         del self.files[file_id]
 
     def edit(self, message_id: int, text: str, *, chat_id: int = 1001) -> Json:
@@ -180,7 +180,7 @@ class TelegramServer(Service):
         self.wake()
 
     def contest(self, seconds: float) -> None:
-        """Let every `getUpdates` fail with 409 for `seconds`, as if another process polled too."""
+        """Let every `getUpdates` fail with 409 for `seconds` seconds, as if another process polled too."""
         self.contested_until = self.clock.monotonic() + seconds
         self._end_poll(delivered=False)
 
@@ -212,9 +212,7 @@ class TelegramServer(Service):
             self.drop(request)
 
     def tally(self, chat_id: int = 1001) -> ChatCounts:
-        """Return how many messages the bot has posted, edited and deleted in a chat, and how many of them are
-        visible now.
-        """
+        """Return how many messages the bot has posted, edited and deleted in a chat, and how many of them are visible now."""
         chat = self.chats.get(chat_id)
         return replace(chat.tally, visible=len(self.visible(chat_id))) if chat is not None else ChatCounts()
 

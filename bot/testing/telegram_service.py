@@ -101,7 +101,7 @@ class Service(Loopback):
         await super().stop()
 
     def _end_poll(self, *, delivered: bool) -> None:
-        """Answer the open poll: with the waiting updates if `delivered`, otherwise with a conflict error."""
+        """End the open poll. Answer it with the waiting updates if `delivered`, otherwise with a conflict error."""
         if self.poll is not None and not self.poll.done():
             self.poll.set_result(delivered)
 

@@ -32,8 +32,8 @@ class WebhookPoster:
         """Text of the last failure, which `getWebhookInfo` returns until another webhook is set."""
         self.failed_at = 0.0
         self.front: int | None = None
-        """Port of this machine to which updates are posted, as a load balancer would forward them. If it is None,
-        updates are posted to the webhook's address.
+        """Local port to which updates are posted, as if a load balancer forwarded them; None posts them to the webhook's
+        address.
         """
         self._clock = clock
         self._updates = updates

@@ -41,9 +41,8 @@ class Seen:
 
 @dataclass(slots=True)
 class Chat:
-    """A chat. If `gone` is set, every call for the chat fails with 403 and this text. `moved_to` is the id of the
-    supergroup that replaced the group. `members` has the status of each user id, including the bot's. `rights`
-    are the bot's rights.
+    """A chat. If `gone` is set, every call for the chat fails with 403 and this text. `moved_to` is the id of the supergroup
+    that replaced the group. `members` has the status of each user id, including the bot's. `rights` are the bot's rights.
     """
 
     id: int
@@ -150,7 +149,7 @@ class Updates:
         return [(number, body) for number, _, body in self._kept]
 
     def remove(self, number: int) -> None:
-        """Delete one confirmed update."""
+        """Delete an update that the bot has confirmed."""
         self._kept = [kept for kept in self._kept if kept[0] != number]
 
     def clear(self) -> None:
@@ -182,7 +181,7 @@ def person(
 
 
 def origin(message: Json, *, hidden: bool = False) -> Json:
-    """Return the `forward_origin` of a forwarded message: a person, a group with an anonymous author, or a channel."""
+    """Return the `forward_origin` of a forwarded message. If `hidden`, the author's name is given, but not the id."""
     if "forward_origin" in message:
         return dict(message["forward_origin"])
     found: Json = {"date": message["date"]}
@@ -223,11 +222,11 @@ FORWARDED = (
     "story",
     "via_bot",
 )
-"""Names of the fields that a forwarded message copies from the original."""
+"""Fields that a forwarded message copies from the original message."""
 
 
 def media_fields(kind: Media, file_id: str, size: int, name: str | None, mime: str | None) -> Json:
-    """Return the message field that contains a file; an animation has two fields."""
+    """Return the message field that contains a file (for an animation, two fields)."""
     part: Json = {"file_id": file_id, "file_unique_id": f"u{file_id}", "file_size": size}
     if kind == "photo":
         small = {

@@ -194,9 +194,8 @@ class Injection(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ToolExecutionContext:
-    """The turn, as tools see it. `reply` is None if no chat caused the turn. `private` means that only `user_id` reads
-    the chat. `people` are the ids of all people whose messages the turn answers. `inbound` is the message that
-    caused the turn.
+    """The turn, as tools see it. `reply` is None if no chat caused the turn. `private` means that only `user_id` reads the
+    chat. `people` are the ids of all people whose messages the turn answers. `inbound` is the message that caused the turn.
     """
 
     chat_key: ChatKey

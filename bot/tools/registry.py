@@ -69,8 +69,7 @@ class Registry:
     @functools.cached_property
     def forms(self) -> tuple[tuple[Json, ...], ...]:
         """Return three lists of definitions, largest first: complete definitions, definitions without descriptions of
-        arguments, and only the tools in `ALWAYS`. With the last list, the model finds all other tools with
-        `tool_search`.
+        arguments, and only the tools in `ALWAYS`. With the last list, the model finds all other tools with `tool_search`.
         """
         brief = tuple(
             {**one, "input_schema": _without(one["input_schema"], "description")} for one in self.definitions

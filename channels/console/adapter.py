@@ -32,8 +32,8 @@ from channels.local import CHAT_ID, LocalChannel, inbound
 
 LINE = 1 << 20  # Max bytes of one line of the protocol
 ABSENT = 10.0
-"""While the gateway stops, a message to a chat without a terminal is delayed by this many seconds. The gateway ends sooner,
-so the next process sends the message.
+"""While the gateway stops, a message to a chat without a terminal is delayed by this many seconds. The gateway ends before
+that, so its next process sends the message.
 """
 _HELD = 200  # Max messages kept for a chat without a terminal
 _CHATS = 100
@@ -64,7 +64,7 @@ class ConsoleChannel(LocalChannel[asyncio.Server]):
     async def start(self, intake: Intake) -> None:
         try:
             path = new_socket_path(self._around.home)
-            # Store the server before it is started, so that it can be closed if the start is cancelled.
+            # Store the server before it begins to listen, so that it can be closed if the start is cancelled.
             self._server = await asyncio.start_unix_server(
                 self._attached, path, limit=LINE, start_serving=False
             )

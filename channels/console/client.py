@@ -23,7 +23,7 @@ PROMPT = "› "
 _WORKING = "… "
 _CLEAR = "\r\x1b[K"
 QUIET = 0.3
-"""An answer is complete if the gateway reports no running work and sends no message for this many seconds."""
+"""An answer counts as complete if the gateway reports no running work and sends no message for this many seconds."""
 _LONGEST = 1_000_000  # Max bytes of a person's message
 _LINE = 1 << 22  # Max bytes of one line of the protocol
 
@@ -62,7 +62,7 @@ class Screen:
 
 
 async def read_lines(stdin: TextIO) -> AsyncIterator[str]:
-    """Yield each line of `stdin` without its line break. Use no thread, because a blocked thread would delay the exit."""
+    """Yield each line of `stdin` without its line break. No thread is used, because a blocked thread would delay the exit."""
     loop, descriptor = asyncio.get_running_loop(), stdin.fileno()
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     rest = ""
@@ -96,7 +96,7 @@ async def converse(
     """Connect standard input and output to the gateway of `home` until the input ends. Return the exit code.
 
     In a terminal, Ctrl-C stops the running turn; Ctrl-D or a second Ctrl-C ends the client. Each line from a pipe is a message,
-    which is sent after the previous line is answered. If `outlived`, the gateway survives the client.
+    which is sent after the previous line is answered. `outlived` is True if the gateway keeps running after the client ends.
     """
     screen = Screen(stdout, interactive=stdin.isatty())
     try:

@@ -37,7 +37,7 @@ MANIFEST = Manifest(
 
 
 def socket_path(home: Path) -> Path:
-    """Return the path of the console's socket for this `.ship` folder."""
+    """Return the path of the console's socket for the `.ship` folder `home`."""
     with contextlib.suppress(FileNotFoundError):
         return Path((home / "console.path").read_text(encoding="utf-8").strip() or home / "console.sock")
     return home / "console.sock"

@@ -41,20 +41,22 @@ from channels.slack.events import HttpEvents, SocketConnection
 from channels.slack.manifest import SlackSettings, is_direct
 
 CALL_SECONDS = 20.0  # Timeout in seconds of a Web API call
-IDLE_SECONDS = 4.0  # Max seconds that an unused connection is kept. Firewalls drop idle connections silently.
+IDLE_SECONDS = (
+    4.0  # Max seconds that an unused connection is kept, because firewalls drop idle connections silently
+)
 HOLD_SECONDS = 0.5
-"""Delay in seconds of an `app_mention` without files. The `message` event of the same post must be processed first."""
+"""Seconds by which an `app_mention` without files is delayed, so that the `message` event of the same post is processed first."""
 MAX_KNOWN = 1_000  # Max response URLs that are kept in memory
 THREAD_MESSAGES = 50  # Max earlier messages that a message in a thread gets as context
 CHANNEL_MESSAGES = 30
 """Max earlier messages that a mention outside threads gets as context: this many from people and this many from bots."""
-CHANNEL_POSTS = 100  # Max messages requested from Slack to find the context of a mention outside threads
+CHANNEL_POSTS = 100  # Max messages requested from Slack as possible context of a mention outside threads
 CHANNEL_SECONDS = 86_400  # Max age in seconds of a message that a mention outside threads gets as context
 PAGE = 200
 PAGES = 10  # Max pages of a thread or channel that are requested
 MAX_LOOKUPS = 10  # Max names of people that are looked up for one message
 METADATA = "shipmate_message"
-SKEW = 60.0  # Max seconds that Slack's clock may be behind ours
+SKEW = 60.0  # Max seconds by which Slack's clock may be behind ours
 LOADING = 4  # Number of status lines that Slack shows one after another
 _READS = frozenset({"channels:history", "groups:history"})
 """OAuth scopes for reading channels. An app without these scopes receives only mentions."""
@@ -63,7 +65,7 @@ _TS = re.compile(r"(\d{1,12})\.(\d{6})")
 
 @dataclass(frozen=True, slots=True)
 class _Workspace:
-    """Workspace of a started channel."""
+    """The workspace of a started channel, and the objects that work with it."""
 
     client: web_api.WebClient
     intake: Intake
@@ -90,7 +92,7 @@ class SlackChannel(Channel):
         self._started: _Workspace | None = None
         self._events: SocketConnection | HttpEvents | None = None
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        """One lock per channel id, which keeps the channel's messages in order while people's names are looked up."""
+        """One lock per channel id. It keeps the channel's messages in order while the names of people are looked up."""
         self._response_urls: OrderedDict[str, str] = OrderedDict()
         """Response URLs of slash commands and button presses, by `trigger_id`. The URLs are kept only in memory, because
         anybody who has such a URL can post with it for half an hour.
@@ -314,14 +316,14 @@ class SlackChannel(Channel):
                 raise errors.DeliveryFailed("the press of a button can no longer be answered")
             return Sent(message_id=message.id)
         alone, in_channel = ONLY_TO in message.target, not is_direct(message.target["channel"])
-        # Only the sender of a slash command sees its answer. All see a question, because others may press its buttons.
+        # Only the sender of a slash command sees its answer. Everybody sees a question, because others may press its buttons.
         private = message.kind == "notice" and message.buttons is None and in_channel
         if (alone or private) and await self._whispered(message.target.get("trigger"), markdown):
             return Sent(message_id=message.id)
         if not alone:
             return await self._post(message, markdown)
         where: Json = {"channel": message.target["channel"], "user": message.target[ONLY_TO]}
-        # Slack shows no ephemeral message in a thread without replies, so it is posted in the channel.
+        # Slack shows no ephemeral message in a thread without replies, so such a message is posted in the channel.
         if (root := message.target.get("thread_ts")) != message.target.get(ABOUT):
             where["thread_ts"] = root
         with web_api.raised_as(web_api.send_error):
@@ -374,7 +376,7 @@ class SlackChannel(Channel):
             except SlackApiError as error:
                 if web_api.error_code(error) != web_api.CONFLICT:
                     raise
-                # An earlier process left this message as an open stream, which blocks edits.
+                # An earlier process left the message's stream open, which blocks edits.
                 await streams.end(place)
                 await render.write(client.chat_update, client, message, markdown, **where)
 
@@ -458,7 +460,7 @@ class SlackChannel(Channel):
         await self._sign("reactions", AsyncWebClient.reactions_add, **where, name="eyes")
 
     async def _sign(self, feature: str, call: Callable[..., Awaitable[Any]], **fields: Any) -> None:
-        """Call a method of the client, unless the workspace lacks the feature."""
+        """Call a method of the client. Do nothing if the workspace is known to lack the feature."""
         with web_api.raised_as(web_api.send_error):
             client = self._workspace.client
             if feature in client.lacking:

@@ -46,9 +46,9 @@ UNSIGNED = "requests come that are not signed with channels.slack.signingSecret,
 class SocketConnection(SocketModeClient):
     """Slack's library client with four changes.
 
-    Each attempt requests a new URL, because a URL works only once. (The library reuses the URL.) A closed socket is replaced
-    at once, with backoff if no `hello` comes. (The library checks every `ping_interval`.) The first attempt raises its
-    error. (The library retries forever.) `close` waits for events that are being processed.
+    Each attempt requests a new URL, because a URL works only once; the library reuses it. A closed socket is replaced at once
+    (with backoff if no `hello` comes); the library checks only every `ping_interval`. If the first attempt fails, `start`
+    raises the error; the library retries forever. `close` waits for events that are being processed; the library drops them.
     """
 
     def __init__(self, app: AsyncApp, app_token: str, around: ChannelDeps) -> None:
@@ -137,7 +137,7 @@ class SocketConnection(SocketModeClient):
         task.add_done_callback(self._processing.discard)
 
     async def run_message_listeners(self, message: Json, raw_message: str) -> None:
-        """Process one frame. The library keeps no reference to the task of a frame, so this method keeps it."""
+        """Process one frame. The library keeps no reference to a frame's task, so keep one here."""
         match message.get("type"):
             case "hello":
                 self._attempts = 0
@@ -158,7 +158,7 @@ class SocketConnection(SocketModeClient):
         await send_async_response(client, request, await run_async_bolt_app(self._app, request), 0.0)
 
     def _report(self, trouble: str) -> None:
-        """Log why no connection is open, or that Slack is reached again. The same reason is logged only once in a row."""
+        """Log the reason why no connection is open, or that Slack is reached again. An unchanged reason is not logged again."""
         log = self._around.log
         if trouble and trouble != self._trouble:
             log.write("channel", "Slack cannot be reached, trying again", level="warn", error=trouble)
@@ -200,7 +200,7 @@ class HttpEvents:
         self.start, self.close = self._server.start, self._server.stop
 
     def health(self) -> Health:
-        """Return the webhook's health, without a time of the last event, because a quiet workspace sends no events."""
+        """Return the webhook's health. It has no time of the last event, because a quiet workspace sends no events."""
         return Health(self._server.up, None, self._trouble)
 
     def renew(self) -> None:
@@ -236,7 +236,7 @@ class HttpEvents:
         misread a slash command that contains the word `payload`.
         """
         try:
-            # An event is JSON, a button press is JSON inside a form, and a slash command is a form.
+            # The body of an event is JSON, that of a button press a form containing JSON, and that of a slash command a form.
             words = body.decode()
             form = dict(
                 parse_qsl(words, keep_blank_values=True) if content_type != "application/json" else ()

@@ -1,5 +1,5 @@
-"""Converts Slack's payloads to `Inbound` with pure functions. A payload must have the fields that decide where an answer is
-sent. All other fields are optional.
+"""Converts Slack's payloads to `Inbound`s with pure functions. Only the fields that decide where an answer is sent are
+required.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _LEAD = " \t\r\n\u200b\ufeff"
 _COMMAND = re.compile(r"!([A-Za-z][A-Za-z0-9_-]{0,31})(?:\s+(.*))?", re.DOTALL)
 _COMMANDS = frozenset(command_names("help"))
 _MAX_MISSPELT_ARGS = 2
-"""Max words after a misspelt command. A text with more words is a sentence, such as `!news of today, please`."""
+"""Max words after a misspelt command. A text with more words counts as a sentence, such as `!news of today, please`."""
 
 
 class Unreadable(ValueError):
@@ -346,8 +346,8 @@ def _message(post: _New, event_key: str, me: BotIdentity, names: Names) -> Inbou
 
 
 def rest_of(message: Inbound) -> Inbound | None:
-    """Return an `Inbound` with the files and shared messages that an accepted `app_mention` lacked; None if it lacked none.
-    The text becomes a quote, because the bot has answered it already.
+    """Return an `Inbound` with the files and shared messages that an accepted `app_mention` lacked; None if it lacked none. The
+    text becomes a quote, because the bot already answers it.
     """
     whole = tuple(key for key in message.keys if key.endswith(_WHOLE))
     if message.kind != "message" or not whole or not (message.attachments or message.brought):
@@ -377,18 +377,18 @@ def _change(event: _Changed, event_key: str, me: BotIdentity, names: Names) -> I
 
 
 def _delete(channel: str, post: _Post | None, event_key: str, me: BotIdentity) -> Inbound | None:
-    # Without the deleted message, the author is unknown, so nobody's right to delete can be checked.
+    # If the event does not contain the deleted message, its author is unknown, so nobody's right to delete it can be checked.
     if post is None or me.wrote(post) or (post.user is None and post.bot_id is None) or not post.is_message:
         return None
     addressed = _addressed(channel, me, post)
     if addressed == "chat" and post.thread_ts is not None:
-        addressed = "thread"  # answers in the thread may depend on the deleted message
+        addressed = "thread"  # the bot's answers in the thread may depend on the deleted message
     key = f"message:{channel}:{post.ts}:deleted"
     return _inbound(channel, post, me, None, event_key, key, addressed=addressed, kind="delete")
 
 
 def _addressed(channel: str, me: BotIdentity, *versions: _Post, mentioned: bool = False) -> Addressed:
-    """Return the way in which a message addresses the bot. `versions` are the versions of the message, newest first."""
+    """Return the way in which a message addresses the bot, now or before an edit. `versions` begins with the newest version."""
     if is_direct(channel):
         return "direct"
     if mentioned or any(f"<@{me.user}{end}" in post.source for post in versions for end in ">|"):
@@ -411,7 +411,7 @@ def _typed_command(words: str, me: BotIdentity) -> Command | None:
 
 
 def _is_misspelt(typed: Command) -> bool:
-    """Return True if the word resembles a command. Otherwise a misspelt command could answer an open question."""
+    """Return True if the word resembles a command, so that a misspelt command is not taken for an answer to an open question."""
     short = len(typed.args.split()) <= _MAX_MISSPELT_ARGS
     return typed.name not in _COMMANDS and short and text.nearest(typed.name, _COMMANDS) is not None
 

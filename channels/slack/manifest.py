@@ -44,8 +44,7 @@ class SlackSettings(ChannelSettings):
     base_url: str = "https://slack.com/api/"
     """Address of the Web API."""
     allow: list[str] = Field(default_factory=list)
-    """Ids of people, groups and channels that may talk to the bot; `*` allows everyone. `shipmate allow` adds ids here.
-    """
+    """Ids of people, groups and channels that may talk to the bot; `*` allows everyone. `shipmate allow` adds ids here."""
     direct: Literal["threads", "one"] = "threads"
     """Conversations in direct messages. `threads`: each message outside a thread starts a conversation, and the message's
     thread continues the conversation. `one`: all direct messages of a person are one conversation.

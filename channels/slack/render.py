@@ -105,7 +105,8 @@ def _without_images(markdown: str) -> str:
 
 
 def _defused(match: re.Match[str]) -> str:
-    # After another "!" or a backslash, removing the "!" would form a new image or escape. An invisible space prevents this.
+    # Remove the "!". After another "!" or a backslash, that would form a new image or escape, so insert an invisible space
+    # instead.
     before = match.group("before")
     return f"{before}!{_ZERO_WIDTH}" if before else ""
 
@@ -116,7 +117,7 @@ CARDS, THUMBS, STREAMS = "task cards", "thumbs", "streams"  # Features that a wo
 REFUSED = frozenset({"invalid_blocks", "invalid_blocks_format", "unsupported_block_type", "block_mismatch"})
 """Slack's error codes for blocks that it refuses."""
 _SHOWN_WHOLE: frozenset[Choice] = frozenset({"again", "renew"})
-"""Choices of messages that ask for no approval. A notification may show such a message as a whole."""
+"""Choices that no approval question has. A notification may show a message with such a choice as a whole."""
 
 
 def _has_thumbs(client: web_api.WebClient, message: Outbound) -> bool:
@@ -131,8 +132,8 @@ async def write(
     markdown: str,
     **where: Any,
 ) -> Any:
-    """Call a method of `client`, `chat.postMessage` or `chat.update`, with a message's blocks. If Slack refuses cards or
-    thumbs, they are never sent again. Raises the exceptions of `call`.
+    """Send a message's blocks with `call`, which is `chat.postMessage` or `chat.update` of `client`. If Slack refuses cards or
+    thumbs, this process sends none again. Raises the exceptions of `call`.
     """
     forms: dict[str, Json] = {}
     if message.cards and CARDS not in client.lacking:
@@ -216,7 +217,7 @@ _NO_WORDS = re.compile(r"\W|_")
 
 @dataclass(slots=True)
 class _Stream:
-    """Content that Slack has confirmed for an open stream. If `unsure`, a response was lost, so Slack may have more."""
+    """Text that Slack has confirmed for an open stream. If `unsure`, a response was lost, so Slack may have received more."""
 
     began: float
     words: str
@@ -259,7 +260,9 @@ class Streams:
         return ts
 
     async def show(self, message: Outbound, markdown: str, place: tuple[str, str], metadata: Json) -> bool:
-        """Append to a stream. If the message is final, stop the stream. Return False if the message must be edited instead."""
+        """Append to a message's stream; stop the stream if the message is final. Return False if the message must be edited
+        instead.
+        """
         channel, ts = place
         stream = self.open.get(place)
         if stream is None:
@@ -297,7 +300,7 @@ class Streams:
         try:
             await self._client.chat_stopStream(channel=channel, ts=ts)
         except web_api.CALL_ERRORS as error:
-            # After a permanent refusal, Slack stops the stream itself within five minutes. Until then, edits fail with
+            # A permanent refusal is ignored: Slack stops the stream itself within five minutes. Until then, edits fail with
             # CONFLICT.
             if web_api.may_pass(error):
                 raise

@@ -1,4 +1,4 @@
-"""Slack's Web API: a client that reports missing scopes, the conversion of its errors, and lookups of people."""
+"""Calls Slack's Web API: a client that reports missing scopes, the conversion of errors, and lookups of people."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ _GONE = re.compile(
     "channel_not_found|is_archived|not_in_channel|user_(is_bot|disabled|not_found)|messages_tab_disabled|"
     "restricted_action(_read_only_channel)?"
 )
-"""Error codes of a conversation that accepts no message at all. A locked thread is not included, because other threads of
-its conversation accept messages.
+"""Error codes of a conversation that accepts no messages at all. Codes of a locked thread are not included, because other
+threads of the conversation accept messages.
 """
 # Error codes after which a call may have succeeded. Slack documents this for `fatal_error` and `internal_error`.
 _UNSURE = frozenset({"fatal_error", "internal_error", "request_timeout", "service_unavailable"})
@@ -94,7 +94,7 @@ class _LibraryLog(logging.Logger):
 
 
 async def pages(first: AsyncSlackResponse, most: int) -> AsyncGenerator[AsyncSlackResponse]:
-    """Yield at most `most` pages. The library replaces `first` by each next page, so that `first` is the last page at the end."""
+    """Yield at most `most` pages, beginning with `first`. The library writes each next page into the object `first`."""
     count = 0
     async for page in first:
         yield page
@@ -121,7 +121,7 @@ def error_code(error: BaseException) -> str | None:
 
 
 def _status(error: BaseException) -> int:
-    # The response is the library's, or aiohttp's if the body is no JSON.
+    # The response is an object of the library, or of aiohttp if the body is no JSON.
     response = getattr(error, "response", error)
     found = getattr(response, "status_code", None) or getattr(response, "status", None)
     return found if isinstance(found, int) else 0
@@ -268,7 +268,7 @@ class People:
         lookups = asyncio.gather(*(self._lookups[user] for user in due))
         if not await ends_within(PATIENCE, lookups, self._clock):
             for user in due:
-                # The lookup continues. Store its time, so that the next message does not wait for it too.
+                # The lookup continues in the background. Store its time, so that the next message does not wait for it too.
                 self._known.setdefault(user, Profile(asked_at=now))
 
     async def _ask(self, user: str) -> None:
@@ -294,7 +294,7 @@ class People:
         await cancel_all(self._lookups.values())
 
     async def zone_of(self, user: str) -> str | None:
-        """Return a person's current time zone, not from the cache. Raises one of `CALL_ERRORS`."""
+        """Look up a person's current time zone, without the cache. Raises one of `CALL_ERRORS`."""
         return _field((await self._client.users_info(user=user)).get("user"), "tz")
 
     async def chats_of(self, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool) -> MembershipAnswer:

@@ -54,8 +54,10 @@ because rendering would take too long.
 """
 SEEN = "👀"  # Reaction that marks a message as received
 SIGNS = 6
-"""Max concurrent calls that show activity, such as `typing`. Less than `CONNECTIONS`, so that messages find a free connection."""
-PROOFS = 8  # Max new connections that are tested and used at the same time for messages that are sent again
+"""Max concurrent calls that show activity, such as `typing`. It is below `CONNECTIONS`, so that messages find a free
+connection.
+"""
+PROOFS = 8  # Max concurrent new connections for messages that are sent again; each connection is tested first
 PROOF_SECONDS = 10.0  # Timeout in seconds for `getMe` on a new connection
 GROUP_MENU = ("help", "new", "stop", "forget", "jobs", "listen", "language", "status", "approve", "deny")
 """Commands in the menu of groups."""
@@ -66,9 +68,9 @@ OPERATORS_MENU = tuple(name for name in names("help") if name not in {"listen", 
 _LANGUAGES = {code: None if code == DEFAULT else code for code in CATALOGUES}
 """Telegram's language code of each catalogue. The default catalogue has None, which covers all languages without a catalogue."""
 UNKNOWN_METHOD = (EndPointNotFound, InvalidToken)
-"""Exceptions for a method that the server does not know. An older server reports a wrong token instead."""
+"""Exceptions for a method that the server does not know. Older servers report such a method as a wrong token."""
 MOST_GROUPS = 200
-"""Max groups in which one search looks up a person, because each group takes a request. The most relevant groups come first."""
+"""Max groups in which one search looks up a person, because each group takes a request. The first groups have priority."""
 _AT_ONCE = 20  # Max concurrent requests in one search
 _SUPERGROUP = "-100"
 _TOKEN = re.compile(r"[0-9]+:[A-Za-z0-9_-]+")
@@ -141,7 +143,7 @@ class TelegramChannel(Channel):
         return ()  # a Telegram bot cannot read earlier messages
 
     async def chats_of(self, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool) -> MembershipAnswer:
-        """Return the chats that the person is a member of. A private chat needs no request: its id is the person's id."""
+        """Return the chats that the person is a member of. Private chats need no request, because their id is the person's id."""
         if self._bot is None:
             raise errors.ChannelUnreachable("Telegram is not connected")
         chats = {key: self._migrations.now(key.chat_id) for key in chat_keys if key.channel == self.name}
@@ -161,7 +163,7 @@ class TelegramChannel(Channel):
     async def _has_member(
         self, bot: bot_api.Bot, chat: str, user_id: str, slots: asyncio.Semaphore
     ) -> bool | None:
-        """Return True if the person is in the group. Return None if Telegram does not answer, or if the group has a new id."""
+        """Return True if the person is in the group; None if Telegram does not answer, or if the group has got a new id."""
         async with slots:
             try:
                 member = await bot.call_object("getChatMember", {"chat_id": chat, "user_id": user_id})
@@ -223,8 +225,8 @@ class TelegramChannel(Channel):
     def _delivering(
         self, target: Mapping[str, str], refused: type[errors.DeliveryFailed] = errors.DeliveryFailed
     ) -> Iterator[bot_api.Bot]:
-        """Yield the bot, and convert its errors to the gateway's. If Telegram refuses only this message, raise `refused`.
-        Report a missing right to operators.
+        """Yield the bot, and convert errors inside the block to the gateway's. If Telegram refuses only this message, raise
+        `refused`. Report a missing right to operators.
         """
         if self._bot is None or self._intake is None:
             raise errors.DeliveryFailed("the Telegram channel is not running")
@@ -257,8 +259,8 @@ class TelegramChannel(Channel):
 
     @contextlib.asynccontextmanager
     async def _verified(self) -> AsyncIterator[bot_api.Bot]:
-        """Yield a bot whose new connection has answered `getMe`. A message that is sent again needs such a connection. If the
-        connection fails this test, raise `RequestNotSent` or another `TelegramError`.
+        """Yield a bot with a new connection that has passed a test (`getMe`). A message that is sent again needs such a
+        connection. If the test fails, raise `RequestNotSent` or another `TelegramError`.
         """
         async with self._proofs:
             bot = self._make_bot(connections=1)
@@ -303,7 +305,7 @@ class TelegramChannel(Channel):
     ) -> Sent:
         fields = _where(place) | {"reply_markup": _keyboard(message) or _examples(message)}
         if message.kind == "progress":
-            fields["disable_notification"] = True  # only the answer notifies people with a sound
+            fields["disable_notification"] = True  # notify people with a sound only about the answer
         if (answered := place.get("reply_to", "")).isdecimal():
             fields["reply_parameters"] = {"message_id": int(answered), "allow_sending_without_reply": True}
         content = _words(shown) if message.file is None else {"caption": shown.text or None}
@@ -362,7 +364,7 @@ class TelegramChannel(Channel):
             except bot_api.UNANSWERED:
                 raise
             except TelegramError as exc:
-                # Other refusals concern only this draft, so later drafts are tried again.
+                # Stop sending drafts if the server does not know the method. Other refusals concern only this draft.
                 self._drafts = not isinstance(exc, UNKNOWN_METHOD)
                 reason = bot_api.said(exc)
                 self._log.write("delivery", f"Telegram does not take a draft ({reason})", level="warn")

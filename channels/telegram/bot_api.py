@@ -44,7 +44,7 @@ IDLE = 4.0
 and a message sent on it would have an unknown outcome.
 """
 FILE_SECONDS = 180.0  # Timeout in seconds of a file's upload, including the response
-_LONGEST_WAIT = 24 * 3600.0  # Max seconds to wait, even if `retry_after` is longer
+_LONGEST_WAIT = 24 * 3600.0  # Max seconds to wait. A longer `retry_after` is shortened to this
 
 
 class RequestNotSent(NetworkError):
@@ -141,7 +141,7 @@ class HttpTransport(BaseRequest):
             if not isinstance(wait, (int, float)) or not wait > 0:
                 wait = 1.0
             raise TooManyRequests(min(float(wait), _LONGEST_WAIT))
-        # The library reads these two fields and fails if their types are wrong.
+        # The library reads these two fields, and would fail if their types were wrong.
         moved, reason = parameters.get("migrate_to_chat_id"), found.get("description")
         reason = text.clean(reason[:1_000]) if isinstance(reason, str) else ""
         refusal = {
@@ -281,7 +281,7 @@ def refused_for(exc: TelegramError, *descriptions: str) -> bool:
 
 
 def said(exc: BaseException) -> str:
-    """Return an error's description. Leave out the library's own texts, because they may contain the token."""
+    """Return a description of an error, without texts of the library, because these may contain the token."""
     if isinstance(exc, InvalidToken):
         return "the bot token is refused"
     return str(exc) if isinstance(exc, TelegramError) else "something else than Telegram answers"

@@ -23,8 +23,8 @@ STOPPED, PRESSED, ADDED = "stopped_message_generation", "callback_query", "my_ch
 REACTED, EDITED = "message_reaction", "edited_message"
 HANDLED = ("message", EDITED, PRESSED, STOPPED, ADDED, REACTED)  # Types of updates that the bot requests
 FULL = 4_000
-"""Min characters of a text that probably continues in the next message. Apps split long texts at 4,096 characters or just
-before.
+"""A text of at least this many characters probably continues in the next message, because apps split long texts at 4,096
+characters or just before.
 """
 _COMMAND = re.compile(r"/(?P<name>[A-Za-z0-9_]{1,64})(?:@(?P<bot>\w+))?")
 _LANGUAGE = re.compile(r"[A-Za-z]{2,3}([-_][A-Za-z0-9]{1,8}){0,4}")
@@ -111,7 +111,7 @@ def _message(raw: Json, message: Json, me: User, _now: float) -> Inbound | None:
             return None  # a service message
         special, note = "unknown", unknown
     if edit and special in MOVING:
-        return None  # Telegram itself edits the message as a live location moves
+        return None  # not an edit by a person: Telegram updates a live location
     brought: tuple[Quoted, ...] = ()
     if origin is not None or special is not None:
         # The text of a forwarded message, or the description of content that is neither text nor a file.
@@ -142,16 +142,16 @@ def _message(raw: Json, message: Json, me: User, _now: float) -> Inbound | None:
         sender,
         chat,
         place,
-        # Two edits may have the same second, so only the update's id is a unique key.
+        # Two edits may have the same time in seconds, so only the update's id is a unique key.
         key="" if edit else f"message:{chat['id']}:{message_id}",
         ts=number(message["edit_date" if edit else "date"]) * 1000,
         target=place if direct else {**place, "reply_to": message_id},
         kind="edit" if edit else "message",
         addressed=next(reason for reason, holds in reasons.items() if holds),
-        # the message replies to somebody else, or begins with another person's name
+        # True if the message replies to somebody else, or begins with another person's name
         to_others=(answered is not None and not answers_me)
         or any(one["offset"] == begins and _mentions(one, said, me) is False for one in spans),
-        text=rest if rest.strip() else said,  # without a mention of the bot at the start
+        text=rest if rest.strip() else said,  # leave out a mention of the bot at the start
         command=None if edit else command,
         message_id=message_id,
         goes_on=not edit and text.utf16_len(said) >= FULL,
@@ -272,7 +272,7 @@ def _place(chat_id: Any, topic: Any) -> dict[str, str]:
 
 
 def _command(said: str, spans: Sequence[Json], me: User) -> tuple[Command | None, bool]:
-    """Return the command at a message's start or after a mention of the bot. The bool is True for another bot's command."""
+    """Return the command at a message's start or after a mention of the bot, and True if the command is for another bot."""
     begins = _own_mention_end(said, me)
     for entity in spans:
         # Only ASCII precedes the command, so its offset is the same in UTF-16 units and in characters.

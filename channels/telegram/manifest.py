@@ -36,8 +36,7 @@ class TelegramSettings(ChannelSettings):
     base_url: str = PLATFORM
     """Address of the Bot API. Methods are under `<baseUrl>/bot<token>/`, files under `<baseUrl>/file/bot<token>/`."""
     allow: list[str] = Field(default_factory=list)
-    """Ids of people, groups and channels that may talk to the bot; `*` allows everyone. `shipmate allow` adds ids here.
-    """
+    """Ids of people, groups and channels that may talk to the bot; `*` allows everyone. `shipmate allow` adds ids here."""
     streaming: Streaming = Streaming()
     """Settings for unfinished answers and progress that are shown while the bot works."""
 
@@ -86,7 +85,7 @@ MANIFEST = Manifest(
     edits=EditPace({"direct": 1.5, "group": 3.0}),
     examples=True,
     files=True,
-    # Only Telegram Passport and httpx's command line use these packages, which take 12 MB.
+    # Only Telegram Passport and httpx's command line use these packages. Not importing them saves 12 MB.
     unused=frozenset({"cryptography", "pygments", "rich"}),
     silence=45.0,  # Telegram answers a poll within 10 s, and the poll times out 5 s later
     direct=lambda user: {"chat_id": user},

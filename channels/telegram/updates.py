@@ -33,11 +33,11 @@ from channels.telegram.manifest import decode, encode, valid_id
 FILE = "telegram-groups.json"
 NOT_WRITTEN = "messages wait at Telegram because they cannot be written down here"
 REMEMBERED = 2_000
-"""Max messages, and max albums, that are kept in memory. The first edit of a message that is not in memory counts even if it
-changes nothing.
+"""Max messages and max albums that are kept in memory, to ignore edits that change nothing. If a message is not in memory, its
+first edit always counts.
 """
 TRIES = 3
-"""Max attempts to process an update that causes an unexpected error. After these, the update is stored as a dead letter and skipped."""
+"""Max attempts to process an update that causes unexpected errors. Then the update is stored as a dead letter and skipped."""
 _PASSING = (errors.ShipmateError, OSError, MemoryError)  # Errors that the update did not cause
 
 
@@ -119,8 +119,8 @@ class UpdateReceiver:
         return _Update(raw, self.migrations.here(found), inbound.album(raw) if found.of_album else None)
 
     async def _take_chat(self, updates: Sequence[_Update], taken: set[int]) -> BaseException | None:
-        """Process one chat's updates in order, and return the first failure. After a failure, process only updates that stop
-        a turn, so that no message overtakes another.
+        """Process one chat's updates in order, and return the first failure. After a failure, only updates that stop a turn are
+        processed, so that no message overtakes another.
         """
         failed: BaseException | None = None
         for one in updates:
@@ -174,7 +174,7 @@ def _remember(memory: OrderedDict[Any, Any], key: object, value: object) -> None
 
 
 def has_id(raw: object) -> TypeGuard[Json]:
-    """Return True for an update with an id, which is needed to confirm it."""
+    """Return True for an update that has an id. Without an id, an update cannot be confirmed."""
     return isinstance(raw, dict) and type(raw.get("update_id")) is int
 
 

@@ -129,7 +129,7 @@ class Guard:
         match = _COOKIE.fullmatch(request.cookies.get(COOKIE, ""))
         if match is not None and hmac.compare_digest(match[3], self._seal(match[1], match[2])):
             appointed, user = match[2].endswith(_APPOINTED), match[2].removesuffix(_APPOINTED)
-            # A program may have known the secret before the browser opened the link. The program's cookie must not give an
+            # A program may know this secret from before the browser opened the link. The cookie from that time must not give an
             # operator's rights.
             if appointed or UserRef(NAME, _user(match[1])) not in self._around.operators:
                 admitted = user in {_ANYBODY, str(peer)}
@@ -176,9 +176,9 @@ class Guard:
         return hmac.new(self._state.key, signed, hashlib.sha256).hexdigest()
 
     def better(self, request: web.Request, visitor: Visitor) -> str | None:
-        """Return the page's address with this server's own host name, to which the browser is redirected. Otherwise the
-        browser would send its cookie to every server on `localhost`. Return None if the browser uses this name already, for
-        programs, and for Safari, which cannot resolve names below `localhost`.
+        """Return the page's address with this server's own host name, to which the browser is redirected, so that it does not
+        send its cookie to every server on `localhost`. Return None for programs, for a browser that uses this name already, and
+        for Safari, which cannot resolve names below `localhost`.
         """
         agent = request.headers.get("User-Agent", "")
         if (

@@ -1,4 +1,4 @@
-"""Keeps the newest messages of each web conversation, and the event streams to the browsers that show it.
+"""Keeps the newest messages of each web conversation, and the event streams to the browsers that show the conversation.
 
 A browser that connects gets the whole conversation, then each change. Above a limit, the oldest messages are dropped here; the
 archive keeps them.
@@ -128,7 +128,7 @@ class LiveChats:
             self._tell_elsewhere(chat, {"ts": said.ts, "role": said.role})
 
     def change(self, chat: ChatKey, fresh: WebMessage) -> None:
-        """Replace a message without moving it. A message that is not kept here is from an earlier process; put it first."""
+        """Replace a message without moving it. If it is not kept here, an earlier process has sent it; then put it first."""
         old = self.chat(chat).taken(fresh.id) or replace(fresh, number=0, restored=True)
         kept = replace(old, kind=fresh.kind, text=fresh.text, nodes=fresh.nodes, buttons=fresh.buttons)
         self.say(chat, replace(kept, turn=fresh.turn, changed=True))
@@ -158,7 +158,7 @@ class LiveChats:
                 live.tell(chunk)
 
     def _tell_elsewhere(self, chat: ChatKey, news: dict[str, Any]) -> None:
-        """Tell the person's other conversations that something has changed in `chat`."""
+        """Tell the pages that show another conversation of the person what has changed in `chat`."""
         told = event("conversation", {"id": chat.thread or FIRST, **news})
         for other, live in self.chats.items():
             if other != chat and other.chat == chat.chat:

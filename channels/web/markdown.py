@@ -32,7 +32,7 @@ _NAMES = (
 NAMES = frozenset(_NAMES.split(";"))  # Languages that get colours, by their names in Pygments
 _LABELS = {"Protocol Buffer": "Protobuf", "S": "R", "VimL": "Vim script"}
 _FAILURES = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
-"""Exceptions that faulty rules of a language raise. The rest of the block then stays plain."""
+"""Exceptions that Pygments may raise because of faulty rules of a language. The rest of the block then stays plain."""
 _Text = Literal.String
 CLASSES = {
     kind: name
@@ -49,7 +49,7 @@ CLASSES = {
     }.items()
     for kind in kinds
 }
-"""Class of each type of token. A type that is not in the table has the class of its parent type."""
+"""CSS class of each type of token. A type that is not in the table has the class of its parent type."""
 
 
 @lru_cache(maxsize=1)
@@ -69,7 +69,7 @@ def divided(code: str, language: str, seconds: float = SECONDS) -> list[tuple[st
     found: list[tuple[str, str]] = []
     for kind, words in _tokens(code, language, seconds):
         if found and (found[-1][0] == kind or not words.strip()):
-            kind, words = found[-1][0], found.pop()[1] + words  # noqa: PLW2901 - one text of one class
+            kind, words = found[-1][0], found.pop()[1] + words  # noqa: PLW2901 - join neighbours of the same class
         found.append((kind, words))
     return found
 

@@ -65,7 +65,7 @@ _HEADERS = {
 _OF_FILE = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
 _STREAM = {"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"}
 _SEALED, _OF_PDF = _OF_FILE + "sandbox", _OF_FILE + "object-src 'self'; style-src 'unsafe-inline'"
-"""Content security policies of a file in its own tab. The second is for PDFs, because browsers insert their viewer."""
+"""Content security policies of a file in its own tab. The second is for PDFs, because browsers insert their PDF viewer there."""
 _KEYS = {404: "web.nothing", 405: "web.not_so", 413: "web.too_large"}
 _PAGE = (
     '<!doctype html><html lang="{}"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
@@ -133,12 +133,12 @@ async def _body(request: web.Request, kind: type[_BodyT]) -> _BodyT:
 
 
 class WebRoutes:
-    """The page and its API. `app` begins a run, with the guard and the intake of this run."""
+    """Serves the page and its API. `app` is called at each start, with the guard and the intake to use from then on."""
 
     _guard: Guard
     _intake: Intake
     _paused: bool
-    _most: int  # Max open event streams in all
+    _most: int  # Max open event streams of all people together
 
     def __init__(self, around: ChannelDeps) -> None:
         self._around = around
@@ -273,7 +273,9 @@ class WebRoutes:
             raise
         person = KEYS.encode({"chat": visitor.user})
         self.chats.tell(person, event("reload", {}))
-        self.chats.tell(person, None)  # these event streams were opened with the former cookie's rights
+        self.chats.tell(
+            person, None
+        )  # close these event streams, because they were opened with the former cookie's rights
         return self._to_chat(request, replace(visitor, appointed=True))
 
     def _to_chat(self, request: web.Request, visitor: Visitor) -> web.Response:
@@ -431,7 +433,7 @@ class WebRoutes:
         except ValueError:
             raise Refused(400, "web.unreadable") from None
         (kept,) = await asyncio.to_thread(self.uploads.of_user, user, [id_])
-        if kept is not None:  # also if the browser repeats the last piece because the response was lost
+        if kept is not None:  # True also if the browser repeats the last piece because the response was lost
             return web.json_response({"have": kept.size, "whole": True, "file": kept.json()})
         if have is None:
             raise Refused(404, "web.file_gone")
@@ -518,7 +520,7 @@ class WebRoutes:
         try:
             while (chunk := await stream.next()) is not None:
                 await response.write(chunk)
-                # A command or a new configuration may have changed the model in the meantime, so the page is told.
+                # A command or a new configuration may have changed the model in the meantime. If so, tell the page.
                 if (answers := await self._intake.model(key, person)) != model:
                     model = answers
                     told = {**asdict(model), "model": model.name, "demo": model.name == DEMO}

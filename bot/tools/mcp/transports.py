@@ -61,9 +61,8 @@ Tell = Callable[[str], object]
 async def process(
     words: Sequence[str], *, folder: Path, env: Mapping[str, str], said: Tell, ended: Callable[[], object]
 ) -> AsyncIterator[TransportStreams]:
-    """Run a server process inside the `with` block. `said` gets the server's stderr. `ended` is called when the
-    server's stdout ends. After the block, the process group is killed unless the process ends by itself. Raises
-    OSError.
+    """Run a server process inside the `with` block. `said` gets the server's stderr. `ended` is called when the server's stdout
+    ends. After the block, the process group is killed unless the process ends by itself. Raises OSError.
     """
     from mcp.client import stdio
 

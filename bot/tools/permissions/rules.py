@@ -286,9 +286,7 @@ class Rules:
         self._tools: dict[str, dict[Outcome, list[_Rule]]] = {}
 
     def judge(self, call: Call, subjects: Sequence[Subject], now: PolicyContext) -> Decision:
-        """Return the decision on a call. If several people caused the call, each is judged and the strictest decision
-        counts.
-        """
+        """Return the decision on a call. If several people caused the call, each is judged and the strictest decision counts."""
         target = target_of(call.tool, call.arguments, self._paths)
         decisions = [self._judge(call, target, subject, now) for subject in subjects]
         if not decisions:
