@@ -1,4 +1,4 @@
-"""Hooks of MkDocs: documents beside `docs/` are pages too, and links between files lead to the pages made of them."""
+"""MkDocs hooks. They add documents outside of `docs/` to the site, and turn links between files into links between pages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _place(path: Path) -> str:
 
 
 def on_files(files: Files, config: Any) -> None:
-    """Add the documents of the top level, and what deploy/README.md links to."""
+    """Add the documents of the top level and the files that deploy/README.md links to."""
     for path in BESIDE:
         if path.name != "Agent.md":
             added = File.generated(
@@ -30,7 +30,7 @@ def on_files(files: Files, config: Any) -> None:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: object) -> str:
-    """Make links between files links between pages."""
+    """Replace links to files by links to the pages made of these files."""
     here = Path(page.file.abs_src_path or DOCS / page.file.src_uri).parent
     folder = posixpath.dirname(page.file.src_uri)
 

@@ -1,4 +1,4 @@
-"""`roll_dice`: rolls dice."""
+"""The tool `roll_dice`."""
 
 from __future__ import annotations
 

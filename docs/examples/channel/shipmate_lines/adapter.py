@@ -1,4 +1,4 @@
-"""Lines of text over TCP on this machine: each line is a message, each answer is a line."""
+"""A channel of text lines over TCP on this machine. Each line is a message, and each answer is a line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LONGEST = 10_000
 
 
 class Lines(Channel):
-    """Serves one client at a time: the newest one."""
+    """Serves the client that connected last."""
 
     name = "lines"
 
@@ -73,11 +73,11 @@ class Lines(Channel):
         return Sent(message.id)
 
     async def find(self, _: Outbound) -> Sent | None:
-        """A line that was not written is in no chat."""
+        """Return None: a line whose write failed did not arrive."""
         return None
 
     async def indicate(self, target: Mapping[str, str], *, working: bool) -> None:
-        """A line has no sign of work."""
+        """Do nothing, because a line cannot show that the bot works."""
 
     async def context(self, _: Inbound) -> tuple[Quoted, ...]:
         return ()
@@ -86,4 +86,4 @@ class Lines(Channel):
         return Health(connected=self._server is not None)
 
     async def heal(self) -> None:
-        """The server of this process needs no new connection."""
+        """Do nothing, because the server in this process needs no new connection."""

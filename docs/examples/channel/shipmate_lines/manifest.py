@@ -1,4 +1,4 @@
-"""The facts of the channel `lines`. Importing them imports nothing of the platform."""
+"""The manifest of the channel `lines`. Importing it must not import the platform's library."""
 
 from __future__ import annotations
 

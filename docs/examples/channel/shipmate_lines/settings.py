@@ -1,4 +1,4 @@
-"""Settings of the channel: `channels.lines` of ship.json."""
+"""Settings of the channel (`channels.lines` in ship.json)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command `/oncall`: it says who is on call this week, by a list that the project's folder holds."""
+"""The command `/oncall`, which says who is on call this week. The names are in a list in the project's folder."""
 
 from __future__ import annotations
 
