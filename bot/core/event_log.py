@@ -335,7 +335,9 @@ class EventLog(ABC):
     async def sender(self, chat: ChatKey, message: str) -> str | None:
         """Return the id of the turn that sent this message to a chat; None if unknown."""
         for one in reversed(await self.naming(chat, {message})):
-            if isinstance(one.data, RowEnded | Shown) and one.chat == chat and one.data.message_id == message:
+            # An edit that only changes buttons belongs to no turn.
+            sent = isinstance(one.data, RowEnded | Shown) and one.data.message_id == message
+            if sent and one.chat == chat and one.turn is not None:
                 return one.turn
         return None
 

@@ -7,7 +7,7 @@ import json
 import sqlite3
 
 from bot.testing.anthropic_script import tool_use
-from tests.blackbox.conftest import ANN, ROOM, World, eventually
+from tests.blackbox.conftest import ANN, PERSON, ROOM, World, eventually
 
 
 def asked(world: World) -> str:
@@ -37,6 +37,24 @@ async def test_forget_as_a_reply_in_telegram(world: World) -> None:
         await world.process.kill()
         if again:
             await world.start()
+
+
+async def test_an_answer_whose_buttons_changed_is_forgotten(world: World) -> None:
+    await world.start("telegram")
+    world.model.answer("it is 鯨")
+    number = world.telegram.say("what is my secret?")["message"]["message_id"]
+    await world.heard("it is 鯨")
+    await world.turns(1)
+    await world.sent()
+    world.telegram.edit(number, "what was my secret?")
+    shown = world.telegram.chats[PERSON].messages
+    await world.telegram.until(lambda: any("reply_markup" in one for one in shown.values()))
+    (answer,) = [one["message_id"] for one in shown.values() if "reply_markup" in one]
+    await world.ask("/forget", 2, reply_to=answer)
+    assert world.texts()[1].startswith("Forgotten. ")
+    world.telegram.say("and now?")
+    await world.turns(2)
+    assert "鯨" not in asked(world)
 
 
 async def test_a_note_that_a_conversation_began_with_is_forgotten_there_too(world: World) -> None:

@@ -7,9 +7,9 @@ import math
 import re
 import sqlite3
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import repeat
+from itertools import count, repeat
 from operator import rshift
 
 from bot.contracts.messages import ArchiveLine
@@ -22,6 +22,8 @@ from bot.tools.context import Hit, Recalled, RecallQuery
 BUDGET, BUDGET_SHARE = 1_500, 160
 """Max index entries that are read for the words of a query: `BUDGET`, plus one per `BUDGET_SHARE` lines of the chat."""
 CANDIDATES = 200  # max lines that one phrasing finds in a chat
+ALIKE = 16
+"""Max lines of equal score that are ranked before lines of lower scores. Lines of equal score often repeat one text."""
 CENTRES = 100  # number of best lines whose neighbours are scored too
 LONGEST = 4_000  # max characters of a line and of a query whose form is examined
 _AT_ONCE = 40  # max hits whose text is read at a time
@@ -215,7 +217,8 @@ class ChatSearch:
     def _top(self, most: int) -> Scored:
         """Return the best lines. A line's score includes shares of the scores of its neighbours and of its session."""
         own, weights = self._scores, self._weights
-        lines = sorted(own, key=own.__getitem__, reverse=True)[:most]
+        alike = defaultdict[float, Iterator[int]](count)
+        lines = sorted(own, key=lambda line: (next(alike[own[line]]) < ALIKE, own[line]), reverse=True)[:most]
         near = {beside for line in lines[:CENTRES] for beside in _beside(line)}
         sessions = {
             session: sum(

@@ -89,3 +89,11 @@ def test_questions_of_nothing_find_nothing(ask: Callable[[list[str]], Ask]) -> N
     search = ask(many("harbour"))
     for query in ("", "???", "albatross", "😀"):
         assert search(query) == []
+
+
+def test_a_line_that_is_repeated_very_often_does_not_displace_all_others(
+    ask: Callable[[list[str]], Ask], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ranking, "BUDGET", 1_500)
+    said = "I am away in Lisbon for the whole of August, and Anna takes care of the plants and of the cat"
+    assert said in ask([said, *["water the plants"] * 300])("plants", ranking.CANDIDATES)
