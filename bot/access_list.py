@@ -69,9 +69,9 @@ class AccessList:
     """The access lists of all channels. Changes by other processes take effect within two seconds.
 
     If the file is unreadable at construction, `errors.ConfigError` is raised. If it becomes unreadable later, the last
-    readable lists stay valid. Otherwise a damaged file could give access to a blocked person.
+    readable lists stay valid, so that a damaged file cannot give access to a blocked person.
 
-    The methods that change a list block, and raise `errors.StorageError`.
+    The methods that change lists are blocking, and raise `errors.StorageError`.
     """
 
     def __init__(self, path: Path, disk: Disk, clock: Clock) -> None:

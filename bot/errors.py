@@ -46,7 +46,7 @@ class ShipmateError(Exception):
 
 
 class TurnFailed(ShipmateError):
-    """A turn failed. People get the sentence `key` of the section `turn` of `bot/words`, with these values."""
+    """A turn failed. People get the sentence `key` of the section `turn` of `bot/words`, formatted with `values`."""
 
     def __init__(self, cause: str, key: str, **values: str) -> None:
         super().__init__(cause)
@@ -142,7 +142,7 @@ class DeliveryUncertain(DeliveryFailed, code="uncertain"):
 
 
 class EditRefused(DeliveryFailed, code="edit refused"):
-    """A message cannot be edited: the message is unchanged, deleted or no longer editable."""
+    """A message cannot be edited: its content would not change, or it is deleted or no longer editable."""
 
 
 class FileRefused(DeliveryFailed, code="file refused"):
@@ -319,8 +319,8 @@ class CommandFailed(ToolError, sentence="command"):
 
 
 class NoReadableText(ShipmateError):
-    """A file contains no readable text. `why` gives the model details; `code` and `limit` select the
-    sentence for people (`SeenFile`).
+    """A file contains no readable text. `why` explains the reason to the model; `code` and `limit` select the sentence
+    for people (`SeenFile`).
     """
 
     def __init__(self, why: str = "", code: str = "", limit: int = 0) -> None:

@@ -33,7 +33,7 @@ _RESERVED_FILES = 256
 _MOST_CONNECTIONS = 2_048
 _LOG_SECONDS = 60.0
 """Min interval in seconds between two warnings about refused connections. Anybody can cause such warnings."""
-_LISTEN = "0A"  # TCP_LISTEN in /proc/net/tcp
+_LISTEN = "0A"  # code of the state TCP_LISTEN in /proc/net/tcp
 PROC = Path("/proc")
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]

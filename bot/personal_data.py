@@ -41,13 +41,13 @@ from bot.storage.notes import SESSION, MemoryOwner, NoteStore
 
 SENT, RECEIVED, OUTGOING = "sent", "received", "outgoing"
 PARTS = Path("cache", "uploads")
-"""Folder of unfinished uploads to the web page. It is unknown who began them, so an erasure deletes all."""
+"""Folder of unfinished uploads to the web page. It is unknown who began them, so an erasure deletes all of them."""
 CHATS, MEMORY, ARTIFACTS, LOGS, EVENTS = "chats", "memory", "artifacts", "logs", "events"
 INDEX = "index.db"
 ERASED = "erased"
 """Kind of a blank row. Readers do not know this kind, so they skip the row. The same text replaces the person's id."""
 DERIVED = frozenset({"framed", "remembered", "injected"})
-"""Kinds of events that contain data derived from a whole chat for the model."""
+"""Kinds of events with data for the model that is derived from a whole chat."""
 _QUOTE = re.compile(r'[\\"]+')
 
 

@@ -53,7 +53,7 @@ class Approval:
     subject: Subject = "call"
     task: str = ""  # name of the task (subagent) that asks
     replaces: int | None = (
-        None  # number of lines in the file that the call overwrites; None without such a file
+        None  # number of lines in the file that the call overwrites; None if it overwrites no file
     )
     gone: int | None = None  # number of lines that are only in the overwritten file; None if unknown
     new: int = 0  # number of lines that are only in the new file; 0 if unknown
@@ -108,8 +108,8 @@ class QuestionButtons:
 
 @dataclass(frozen=True, slots=True)
 class ShownQuestion:
-    """A question as one viewer sees it. `id` is its outbox row, `ts` its time in ms. The text of a decided question ends with
-    the outcome, and its `buttons` have no question id.
+    """A question as one viewer sees it. `id` is the question's outbox row, `ts` the time in ms. The text of a decided
+    question ends with the outcome, and its `buttons` have no question id.
     """
 
     id: str
@@ -185,7 +185,7 @@ class OpenLoop:
 @dataclass(frozen=True, slots=True)
 class Viewer:
     """A person who looks at the board. An operator sees all open loops; other people see only their own. If `chat` is
-    set, as in a group, everybody sees only the open loops of that chat and its threads.
+    set, as in a group, even operators see only the open loops of that chat and its threads.
     """
 
     person: UserRef

@@ -219,7 +219,7 @@ class Channel(ABC):
         """Set the conversation's title in the person's list. Raises only `errors.DeliveryFailed`."""
 
     async def suspend(self, target: Mapping[str, str]) -> None:
-        """Show that the turn waits for a person, until the next `indicate`. Raises only `errors.DeliveryFailed`."""
+        """Until the next `indicate`, show that the turn waits for a person. Raises only `errors.DeliveryFailed`."""
 
     async def react(self, target: Mapping[str, str], message_id: str) -> None:
         """React to a message that is queued or was added to the running turn. Raises only `errors.DeliveryFailed`."""
@@ -448,7 +448,7 @@ class Manifest:
     where_id: Sentence | None = None
     """Text that tells operators what a user id looks like and where to find it."""
     operators: frozenset[str] = frozenset()
-    """Ids of the user who started Shipmate. They are operators without being configured."""
+    """Ids of the user who started Shipmate. This user is an operator without being configured."""
     never_admit: frozenset[str] = frozenset()
     """User ids that many people share. They are refused even if an allow list names them."""
     pace: Mapping[ChatType, Pace] = field(default_factory=dict)  # Rate limit of messages in one chat
@@ -462,7 +462,7 @@ class Manifest:
     examples: bool = False  # True if direct chats show `contracts.approvals.EXAMPLES` as buttons
     files: bool = False  # True if the channel implements `fetch`
     silence: float | None = None
-    """Max seconds since `Health.last_heard`. After them the connection counts as dead. None: silence is normal."""
+    """Max seconds since `Health.last_heard`. After this time, the connection counts as dead. None if silence is normal."""
     separate: bool = False
     """True if a direct chat and each thread in it are separate conversations. A stop or a command outside threads then
     affects only the direct chat itself.

@@ -13,7 +13,7 @@ from typing import Any
 from bot.contracts.base import Json
 
 TEXTS = frozenset({"messages", "payload", "input", "result", "stopDetails"})
-"""Names of details whose value is text of people, of the model or of tools, unless the value is a number."""
+"""Names of details that contain text of people, of the model or of tools, unless the value is a number."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -138,9 +138,9 @@ class Quoted(Frozen):
     """A message that accompanies an inbound: an earlier message of the thread, the message replied to, or (`brought`) a
     message that is forwarded, shared, or sent instead of text.
 
-    `user_id` posted the quoted message here; `origin` is the author, if somebody else wrote it. `part` is the excerpt that a
-    reply selects. `kind` is the kind of content other than a person's text (a poll, a location, a bot's post). `files` are
-    file names. `words_of` and `taint` override the default `provenance`.
+    `user_id` is the person who posted the quoted message here; `origin` is the author, if somebody else wrote it.
+    `part` is the excerpt that a reply selects. `kind` is the kind of content other than a person's text (a poll, a
+    location, a bot's post). `files` are file names. `words_of` and `taint` override the default `provenance`.
     """
 
     user_id: str | None
@@ -166,7 +166,7 @@ class Quoted(Frozen):
 
     @property
     def in_place_of_words(self) -> bool:
-        """Return True if the person sent this instead of text: a contact, a poll, a location. Anybody may have written it."""
+        """Return True if the person sent this instead of text, such as a contact or a poll. Anybody may have written it."""
         own = self.origin is None and self.message_id is None
         return self.brought and own and self.kind is not None
 

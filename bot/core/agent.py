@@ -124,7 +124,7 @@ class ModelDeps:
     effort: Effort | None = None
     thinking: Thinking | None = None
     purposes: Mapping[Any, ModelUse] = field(default_factory=dict)
-    """Model, effort and thinking by purpose of the request (`llm.purposes`). They override the chat's values."""
+    """For each purpose of requests, the model, effort and thinking (`llm.purposes`). They override the chat's values."""
     chosen: str | None = None
     chosen_effort: Effort | None = None
     """Effort that an operator chose for the chat; None to use the effort in ship.json."""

@@ -117,8 +117,8 @@ class ArchiveFiles:
         self.folder = folder
         self.disk = disk
         self._known: dict[str, set[int]] | None = None
-        """Numbers of rotated files by chat name. The folder, which may contain 100,000 files, is listed only once. Later
-        files are found by trying the next number.
+        """Numbers of rotated files, keyed by chat name. The folder, which may contain 100,000 files, is listed only
+        once. Later files are found by trying the next number.
         """
         self._guard = threading.Lock()
 

@@ -173,7 +173,7 @@ class Turn:
     call: str | None = None
     """Id of the model call in flight. The turn ignores the answer to any other call."""
     tools: dict[str, str] = field(default_factory=dict)
-    """Running tool calls by call id, each with the boot id of the process that runs it."""
+    """Running tool calls: maps each call id to the boot id of the process that runs the call."""
     tasks: dict[str, str] = field(default_factory=dict)
     """Ids of subagent tasks that have not reported yet, keyed by the id of the tool call that started the task."""
     acted: bool = False
@@ -365,7 +365,7 @@ class Chat:
         base, opened = min((one for one in rests_on if one is not None), default=self.seq), self.open_since
         first = found = base if opened is None else min(base, opened)
         for since, end in reversed(self._spans):
-            # A turn can only be rebuilt from its first event.
+            # A turn can only be rebuilt from its first event, so do not begin inside a turn.
             first = since if since < first <= end else first
         return Position(base if first == found else first, opened)
 

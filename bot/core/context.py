@@ -148,7 +148,7 @@ class AgentContextStore:
     # ------------------------------------------------------------ views of the messages
 
     def view(self) -> tuple[Message, ...]:
-        """Return the head message and the messages of ended turns, in the form that the model is sent."""
+        """Return the head message and the messages of ended turns, in the form in which they are sent to the model."""
         if self._view is None:
             head = () if self.head is None else (self.head,)
             kept = (entry.message for turn in self.turns for entry in turn.entries)
@@ -156,7 +156,7 @@ class AgentContextStore:
         return self._view
 
     def current(self) -> list[Message]:
-        """Return the messages of the running turn, in the form that the model is sent."""
+        """Return the messages of the running turn, in the form in which they are sent to the model."""
         entries = self.running.entries if self.running is not None else ()
         return [blocks.masked(entry.message, self.masked) for entry in entries]
 
@@ -165,7 +165,7 @@ class AgentContextStore:
         return [message for _, message in self.running.older] if self.running is not None else []
 
     def shown(self) -> list[Message]:
-        """Return all messages that the model is sent."""
+        """Return all messages that are sent to the model."""
         return [*self.view(), *self.older(), *self.current()]
 
     def sources(self) -> frozenset[str]:
@@ -251,7 +251,7 @@ class AgentContextStore:
             self.wrong = ()
         if data.end == "withdrawn" or not running.entries:
             return
-        # The loaded older messages leave with the turn, so thinking blocks after them are no longer valid.
+        # The loaded older messages are dropped at the end of the turn, so thinking blocks after them are no longer valid.
         entries = without_thinking(running.entries) if running.injected else running.entries
         if running.speaks:  # a provider's tool call that a pause left open will never get a result
             *before, last = entries

@@ -149,8 +149,8 @@ class EventLog(ABC):
             self._linger = asyncio.get_running_loop().call_later(LINGER, self._begin)
 
     async def committed(self, *, patient: bool = True) -> None:
-        """Wait until everything appended so far is on disk, however often writes fail. If `patient` is False, raise at the
-        first failed write. The events stay queued for writing.
+        """Wait until everything appended so far is on disk, however often writes fail. If `patient` is False, raise an
+        error at the first failed write. The events stay queued for writing.
         """
         if not self._pending and self._writing is None:
             return
@@ -296,7 +296,7 @@ class EventLog(ABC):
         return [one for entries in self._pending for one in entries]
 
     async def read(self, chat: ChatKey, since: int = 0, *, pending: bool = True) -> list[Event]:
-        """Return a chat's events from the number `since`. If `pending` is False, leave out events that are not on disk."""
+        """Return a chat's events from event number `since` on. If `pending` is False, leave out events that are not on disk."""
         waiting = [one.event for one in self._unwritten() if pending and one.event.chat == chat]
         found = [one for _, one in await self._events("chat = ? AND seq >= ? ORDER BY seq", str(chat), since)]
         known = {one.id for one in found}
@@ -366,8 +366,8 @@ class EventLog(ABC):
         return [(kind, key, json.loads(value)) for kind, key, value in rows]
 
     async def older(self, chat: ChatKey, at: float) -> tuple[int, int]:
-        """Return the number of a chat's oldest event, and of its first event at or after the time `at`. If no event is that
-        new, the second number is the one that the chat's next event will get. Both are 0 if the chat has no events.
+        """Return the number of a chat's oldest event, and the number of its first event at or after the time `at`. If no event
+        is that new, the second number is the number that the chat's next event will get. Both are 0 if the chat has no events.
         """
         await self.committed(patient=False)
         name = str(chat)

@@ -364,8 +364,8 @@ class RowEnded(EventData, kind="row_ended"):
 
 
 class Cut(EventData, kind="cut", words="head"):
-    """Messages left the model's context: all, or those with the event numbers in `dropped`. `head` is the message that
-    replaces everything dropped so far.
+    """Messages left the model's context: all messages, or the messages with the event numbers in `dropped`. `head` is
+    the message that replaces everything dropped so far.
     """
 
     dropped: tuple[int, ...] | Literal["all"]

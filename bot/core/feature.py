@@ -133,7 +133,7 @@ class Hooks:
     outcomes: Mapping[str, Callable[[Question], str]] = field(default_factory=dict)
     """Functions that return the text below a decided question, keyed by the question's subject."""
     ports: Mapping[str, Any] = field(default_factory=dict)  # services for tools, keyed by name
-    periodic: Sequence[PeriodicJob] = ()  # run at intervals while the channels are connected
+    periodic: Sequence[PeriodicJob] = ()  # jobs that run while the channels are connected
     turn_ends: Callable[[Turn, TurnEndState], Done] | None = None
     """Returns events and text for a turn's end. Buttons in the result appear below the last notice."""
     turn_fails: Callable[[Turn, TurnEndState], Done] | None = None

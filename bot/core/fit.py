@@ -311,7 +311,7 @@ class Fit:
                 if tried == MOST_HALVINGS or not (dropped or head):
                     return None
                 return events.Cut(tuple(dropped), head if dropped else None, "overflow")
-            case "shorten_results":  # to a quarter of the longest result, the next time to `SHORT_RESULT`
+            case "shorten_results":  # first to a quarter of the longest result, then to `SHORT_RESULT`
                 found = {
                     str(block["tool_use_id"]): block["content"]
                     for _, block in _newest_first(context.current(), "tool_result")

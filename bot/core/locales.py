@@ -176,7 +176,7 @@ def _zone_names() -> frozenset[str]:
 
 @functools.cache
 def _zones() -> Mapping[str, tuple[str, ...]]:
-    """Return zones by normalised name: the full name, its last part, and places in the zone."""
+    """Map normalised names to zones. A zone's names are its full name, the last part of it, and places in the zone."""
     names = sorted(_zone_names())
     cities: dict[str, dict[str, None]] = {}
     for name in names:

@@ -36,11 +36,11 @@ UNSAID = 1.0  # Seconds to wait if a platform asks the bot to wait, but does not
 UNLIMITED = Pace(burst=1_000_000, every=0.000_001)
 MAX_WAIT = 60.0
 """Max seconds for which a message waits at a platform's request. If the platform asks for a longer wait, the message is postponed."""
-_DUE = 1e-6  # a sleep may end too early by this many seconds
+_DUE = 1e-6  # max seconds by which a sleep may end too early
 
 
 def patience(seconds: float) -> float:
-    """Return `seconds`, the wait that a platform asks for, within the limits; `UNSAID` if `seconds` is no positive number."""
+    """Return the wait that a platform asks for, cut to the allowed range; `UNSAID` if `seconds` is no positive number."""
     if math.isnan(seconds) or seconds <= 0:
         return UNSAID
     return min(max(seconds, SHORTEST_WAIT), LONGEST_WAIT)
@@ -123,7 +123,7 @@ class RateLimiter:
         return True
 
     def freeze(self, to: Address, error: errors.DeliveryThrottled, *, cosmetic: bool = False) -> None:
-        """Stop sending for as long as the platform asks. If it refuses a `cosmetic` call in all chats, stop only cosmetic calls."""
+        """Stop sending for as long as the platform asks. If it limits `cosmetic` calls in all chats, stop only cosmetic calls."""
         chat, total = self._of(to)
         bucket = (self._cosmetic(to) if cosmetic else total) if error.everywhere else chat
         bucket.frozen_until = max(bucket.frozen_until, self._clock.monotonic() + patience(error.retry_after))

@@ -38,7 +38,7 @@ _ITEM = regex.compile(r"^\s*(?:[-+*•]|\d{1,3}[.)]|#{1,6})\s+")
 _SENTENCES = regex.compile(r"(?<=[.!?…])\s+|(?<=[。！？；;])|\n+")
 _CLAUSES = regex.compile(r"[,，、;；:：–—]| but | however | aber | jedoch ")
 LATIN = ("english", "german")
-"""Languages of the phrases for a text without Japanese and Chinese characters."""
+"""Languages whose phrases are searched in a text without Japanese and Chinese characters."""
 _KANA = regex.compile(r"[\p{Hiragana}\p{Katakana}]")
 _HAN = regex.compile(r"\p{Han}")
 _ASKS = regex.compile(r"[?？]\W*$")

@@ -49,7 +49,7 @@ NEARER = "# Instructions for this conversation\n\nWhere they contradict the ones
 
 AGENT_FILE = "Agent.md"
 TOTAL_LIMIT = 512 * 1024
-"""Max bytes used of an instruction file together with all of its includes."""
+"""Max bytes that are used of an instruction file and all of its includes together."""
 DEPTH = 5
 """Max depth of nested includes."""
 _HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*?))?(?:[ \t]+#+)?[ \t]*")

@@ -103,7 +103,7 @@ def _newest(found: Mapping[str, T], most: float, size: Callable[[T], float]) -> 
 
 
 def _texts(title: str, again: str, names: Iterable[str], read: Mapping[str, ToolResult]) -> tuple[str, ...]:
-    """Return versions of a section, longest first. Each version has the newest texts in full, and only names of the others."""
+    """Return versions of a section, longest first. Each version has the newest texts in full and the names of the others."""
     newest = list(names)[::-1]
     shown = [one for one in newest if one in read]
     forms = []
@@ -116,7 +116,7 @@ def _texts(title: str, again: str, names: Iterable[str], read: Mapping[str, Tool
 
 
 async def _read(deps: AgentDeps, tool: str, inputs: Mapping[str, Json]) -> dict[str, ToolResult]:
-    """Call a tool for each name, and return the results by name. Failed and untrusted results are left out."""
+    """Call a tool for each name, and return the results, keyed by name. Failed and untrusted results are left out."""
     calls = [ToolCall(f"again_{name}", tool, arguments) for name, arguments in inputs.items()]
     results = await deps.dispatcher.run(calls) if calls else []
     return {

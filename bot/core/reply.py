@@ -118,8 +118,8 @@ class ChatReply:
         return await self.chats.until(self.chat.key, lambda: self._outcome(step))
 
     def _with_notes(self, words: str) -> str:
-        """Return a message's text with pending notes below it. The turn's first message begins with the question of a slash
-        command and a notice about undelivered answers.
+        """Return a message's text with pending notes below it. The turn's first message begins with the question of a
+        slash command and a notice about undelivered answers, if there are any.
         """
         if all(end is not None and end.state == "failed" for end in self._rows.values()):
             lost = [one.text for one in self.chat.missed if one.turn != self.turn]
@@ -257,14 +257,14 @@ _ENDINGS = dict(
         "shell=sh terraform=tf text=txt typescript=ts zsh=sh",
     )
 )
-"""File name extensions by language, where the language's name is not the extension."""
+"""Maps a language to its file name extension, if the extension differs from the language's name."""
 _OWN_ENDING = re.compile(r"[a-z][a-z0-9]{0,5}")
 _BLOCKS, _CELLS = parser(), parser()
 _BLOCKS.core.ruler.enableOnly(["normalize", "block"])
 _MARK = re.compile(r"[*_~`\[\\<&]")
 _BREAK = re.compile(r"<br ?/?>")
 LONGEST_NAMED = 200
-"""Max characters of a line in which a file name is searched."""
+"""Max characters of a line that is searched for a file name."""
 FIRST = 3
 """Max rows of a table, besides its head, that the message itself shows."""
 NARROWEST = 4

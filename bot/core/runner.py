@@ -49,7 +49,7 @@ CANCEL_SECONDS = 0.5
 MOST_CANCELS = 2
 """Max number of times that a task is cancelled. One time is not always enough, since a library may swallow the cancellation."""
 LATEST = 86_400.0
-"""After the log was restored, authors of unanswered messages up to this many seconds old are asked to send them again."""
+"""After the log was restored, authors of unanswered messages up to this many seconds old are asked to resend them."""
 Key = tuple[Chat, str, str]
 """Key of a running effect: the chat, the kind of effect, and the id of the row or command ("" for a turn)."""
 

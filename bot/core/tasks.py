@@ -111,7 +111,7 @@ class Totals:
 
     @classmethod
     def of(cls, chat: Chat, prices: PriceTable) -> Totals:
-        """Return the usage that the events of the task's chat record."""
+        """Return the usage that is recorded in the events of the task's chat."""
         running = chat.context.running
         answers = [one for one in running.answers if one.usage] if running is not None else []
         entries = running.entries if running is not None else ()
@@ -145,7 +145,7 @@ class TurnTasks:
     _tokens: int = field(init=False, default=0)
     _usd: float = field(init=False, default=0.0)
     _warm: dict[int, asyncio.Event] = field(init=False, default_factory=dict)
-    """Flags by step of the turn. The first fork of a step sets the step's flag when the provider has cached the shared prefix."""
+    """A flag for each step of the turn. The first fork of a step sets it when the provider has cached the shared prefix."""
     _ended: dict[str, Worker] = field(init=False, default_factory=dict)
     """Tasks of the running step that have reported, keyed by the id of the call that started the task."""
 

@@ -140,7 +140,7 @@ def servers_block(said: Mapping[str, str], nonce: str) -> Json:
 
 
 def server_notes(messages: Iterable[Message]) -> dict[str, str]:
-    """Return the MCP servers' usage notes in these messages by server, newest last."""
+    """Return the MCP servers' usage notes in these messages, keyed by server, newest last."""
     said: dict[str, str] = {}
     for message in messages:
         for told in tags.of(message):
@@ -223,7 +223,7 @@ _FIELDS: Mapping[str, Sequence[tuple[str, Callable[[Any], bool], str]]] = {
     ],
     "redacted_thinking": [("data", _is_words, "redacted thinking without its data")],
 }
-"""Required fields of content blocks by type, as (name of the field, check of its value, description of the fault)."""
+"""For each type of content block, the required fields as (name, check of the value, description of the fault)."""
 
 
 def _faults(message: Message) -> list[str]:

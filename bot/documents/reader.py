@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from typing import BinaryIO, TextIO
 
 PICTURES = ("AVIF", "GIF", "HEIF", "JPEG", "PNG", "WEBP")
-PAGES = 500  # Max pages of a PDF whose text is read
+PAGES = 500  # Max pages of a PDF from which text is read
 PART = 16_000_000  # Max bytes of one decompressed part of an office file
 GAP = 64  # Max number of successive empty cells that are written for a row of a table
 CUT = "\n[the rest is left out: the file holds more text than is read of one]\n"

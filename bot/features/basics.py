@@ -27,7 +27,7 @@ from bot.words import (
 )
 
 MEANT = {"cancel": "stop", "delete": "forget"} | dict.fromkeys(("reset", "restart"), "new")
-"""Command of this bot for each command name that other bots use."""
+"""For each command name of other bots, the corresponding command of this bot."""
 MOST_ZONE = 60  # max characters of a time zone name that is looked up
 SECTIONS: Mapping[str, tuple[str, ...]] = {
     "talk": ("start", "help", "new", "stop", "undo", "forget"),

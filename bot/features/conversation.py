@@ -227,7 +227,7 @@ class Sessions:
         self.current = self.all.setdefault(name, Session(name, SessionMoved(name, ())))
 
     def short(self, name: str) -> str:
-        """Return the shortest ending of an id that is unique among the conversations' ids."""
+        """Return the shortest ending that distinguishes an id from the other conversations' ids."""
         others = [one for one in self.all if one != name]
         endings = (name[-length:] for length in range(SHORTEST, ULID))
         return next((one for one in endings if not any(other.endswith(one) for other in others)), name)
@@ -430,7 +430,7 @@ class Conversation:
     async def _moved(
         self, inbound: Inbound, past: Chat, sessions: Sessions, words: str, moved: SessionMoved
     ) -> Done:
-        """Replace the chat's conversation. If the former one has turns, the answer says how to return to it."""
+        """Replace the chat's conversation. If the former conversation has turns, the answer says how to return to it."""
         left = sessions.current
         what = "a fork of the session begins" if moved.forked_at else "an earlier session goes on"
         self._run.log.write("session", what, chat_key=inbound.chat_key, session=moved.session, left=left.id)

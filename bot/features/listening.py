@@ -38,8 +38,8 @@ LONGEST_KEPT = 2_000  # max characters of a kept message
 
 
 class UnaddressedMessages:
-    """Keeps in memory the messages that were not for the bot, each with its arrival in monotonic seconds. On platforms without
-    a history API, they are context of turns.
+    """Keeps in memory the messages that were not for the bot, each with its time of arrival in monotonic seconds. On
+    platforms without a history API, they are the context of turns.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -153,7 +153,7 @@ class ListeningService:
                 return True
             chat = await self._run.chats.get(inbound.chat_key)
             known = any(one.message_id == inbound.message_id for one in chat.said)
-            # The bot may have quoted the deleted message as an earlier message.
+            # The bot may have quoted the deleted message, so the deletion counts if the bot has taken part in the chat since.
             spoken, since = self._run.event_log.spoken_in, inbound.ts / 1000 - SKEW
             return known or (inbound.kind == "delete" and bool(await spoken(inbound.chat_key.chat, since)))
         listening = self._listening(inbound.chat_key)

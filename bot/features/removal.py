@@ -209,7 +209,7 @@ class Retention:
             gone = await self._expire_events(chat, since)
             title = self._run.chats.facts[TITLE].get(str(chat))
             if title and chat not in await self._run.event_log.spoken_in(chat):
-                # A person chose the conversation's name, and the log has no message of the conversation any more.
+                # The log has no message of the conversation any more, so delete the name that a person gave it.
                 await self._run.chats.get(chat)
                 self._run.chats.append(Fact(chat, events.FactSet(TITLE, str(chat), None)))
             with errors.as_storage_error("the archive cannot be written"):

@@ -56,8 +56,8 @@ def carried(
 
 @dataclass(frozen=True, slots=True)
 class _Sources:
-    """Content of a file of sources. `sha256` is the hash of the text that the sources belong to. `lines` has the positions in
-    `writers` of each line's sources. `before` has the sources of the previous text, which is on disk until it is replaced.
+    """Content of a file of sources. `sha256` is the hash of the text that the sources belong to. `lines` has, for each line, the
+    positions of its sources in `writers`. `before` has the sources of the previous text, which is on disk until it is replaced.
     """
 
     sha256: str

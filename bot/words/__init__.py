@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 Catalogue = Mapping[str, str | Mapping[str, str]]
-"""Format strings by key (`section.name`). A sentence with a `count` has two strings: for 1, and for other numbers."""
+"""Format strings, keyed by `section.name`. A sentence with a `count` has two strings: for 1, and for other numbers."""
 DEFAULT = "en"  # Language for people who have chosen none, and for sentences that are missing in a catalogue
 _PLURAL = "other"
 
@@ -33,13 +33,13 @@ CATALOGUES: Mapping[str, Catalogue] = {
     path.stem: dict(_flat(tomllib.loads(path.read_text("utf-8"))))
     for path in sorted(Path(__file__).parent.glob("*.toml"))
 }
-"""Catalogues by language code, such as `en` or `zh`."""
+"""Catalogues, keyed by language code such as `en` or `zh`."""
 UTC = "UTC"  # Time zone of people who have chosen none
 
 
 class Reader(NamedTuple):
-    """Language and time zone in which texts are written for a reader. If the zone is that of every reader (`own`), times are
-    shown without the zone's name.
+    """Language and time zone in which texts are written for a reader. `own` is True if every reader is in this zone;
+    times are then shown without the zone's name.
     """
 
     language: str = DEFAULT
@@ -77,7 +77,7 @@ def sentence(key: str, /, **values: object) -> Sentence:
 
 
 def paragraph(*said: str) -> str:
-    """Join sentences to one text, without empty ones. The running task's language decides whether spaces separate them."""
+    """Join the sentences that are not empty. The running task's language decides whether spaces separate them."""
     whole = ""
     for one in filter(None, said):
         whole = say("language.between", before=whole, after=one) if whole else one

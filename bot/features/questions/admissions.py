@@ -1,5 +1,5 @@
-"""The base of all services that ask people, and admissions: a stranger who writes to the bot asks for access, and operators
-decide. The log stores the request as an open question in the stranger's chat.
+"""The base class of services that ask people questions, and admissions: a stranger who writes to the bot asks for
+access, and operators decide. The log stores the request as an open question in the stranger's chat.
 """
 
 from __future__ import annotations

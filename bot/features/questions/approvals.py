@@ -41,7 +41,7 @@ from bot.tools.context import Question as ToolQuestion
 from bot.tools.permissions.display import changed_lines, in_words, named
 from bot.words import say, speaking, times
 
-GRANTED = "approval"  # kind of the `FactSet` events that store lasting approvals by question id
+GRANTED = "approval"  # kind of the `FactSet` events that store lasting approvals; keys are question ids
 MOST_SHOWN = 5  # max questions listed on a person's home page
 SCOPES: dict[str, Scope] = {"once": "once", "chat": "chat", "today": "today", "always": "always"}
 _GRANTS = TypeAdapter(LastingApproval)
@@ -101,7 +101,7 @@ class Approvals(QuestionService):
     def _given(self, asked: Approval) -> LastingApproval | None:
         """Return the lasting approval that covers a call; None if there is none.
 
-        An approval by a person who is no operator covers only calls that the asking person may approve alone. Prefer an
+        An approval by a person who is no operator covers only calls that the requester may approve alone. Prefer an
         approval of the same programs, then the newest approval for all chats, then the newest for this chat.
         """
         covering = [

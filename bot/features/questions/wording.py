@@ -161,9 +161,9 @@ def question(
 ) -> tuple[str, str]:
     """Return a question's text for one chat, and the part of the text to remove once the question is decided.
 
-    The text says who asked, exactly what would run, why approval is needed, and who decides. On channels without buttons the
-    text also names the commands. On a local channel, ids of unnamed people are left out. `cut`: the complete call is in a
-    file above the question.
+    The text says who asked, exactly what would run, why approval is needed, and who decides. On channels without
+    buttons the text also names the commands. On a local channel, ids of unnamed people are left out. `cut` is True if
+    the complete call is in a file above the question.
     """
     asked, manifest = found.asked, run.manifests[chat_key.channel]
     here = first.chat_type == "direct" and first.chat_key == chat_key

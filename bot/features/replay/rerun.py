@@ -125,9 +125,9 @@ def recorded(turn: RecordedTurn) -> RerunResult:
 async def rerun(
     turn: RecordedTurn, model: Model, *, name: str | None, static: str | None, redact: Redact = str
 ) -> RerunResult:
-    """Run the turn again from its first request. `name` is another model. `static` replaces the part of the system prompt
-    that all chats share. The first request already has the messages that joined later, the older messages that the turn
-    loaded, and the tools that it found. Raises `errors.ModelError`.
+    """Run the turn again from its first request. `name` is the model to ask instead. `static` replaces the part of the
+    system prompt that all chats share. The first request already has the messages that joined later, the older messages
+    that the turn loaded, and the tools that it found. Raises `errors.ModelError`.
     """
     first, came = turn.calls[0].request, RerunResult()
     if first is None:

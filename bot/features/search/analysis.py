@@ -67,7 +67,7 @@ _LONGEST_WORD = (
     256  # max characters of a word that are examined; the stemmer and some patterns are slow on longer words
 )
 _SINGLE = 0.75  # weight of a single character in a query that also has pairs of characters
-_PAIR = (1.0, 0.6, 0.3)  # weights of a pair of characters, by its number of particles
+_PAIR = (1.0, 0.6, 0.3)  # weights of a pair of characters with no, one or two particles
 _KANA_PAIRS = {"hh": 0.25, "kk": 0.5, "=h": 0.7}
 """Weights of Japanese pairs by script (`_script`): two hiragana, two katakana inside a word, a kanji with its ending (飲む)."""
 _ACROSS = 0.2  # weight of any other pair of two scripts; such a pair is often the end of a word
@@ -261,7 +261,7 @@ def _number(words: str) -> int:
 
 
 def _units_ago(match: re.Match[str], today: date, _: int) -> Days:
-    """Return the days that "N units ago" may mean. A time longer ago gives more days."""
+    """Return the days that "N units ago" may mean. The longer ago, the more days."""
     count, unit = _number(match["n"]), match["unit"].lower()
     if unit in {"day", "天", "日"}:
         around = 0 if count < 7 else 1
@@ -280,7 +280,7 @@ def _past(match: re.Match[str], today: date, _: int) -> Days:
 
 
 def _weekday(match: re.Match[str], today: date, _: int) -> Days:
-    """Return the last such weekday before today, or that weekday of the named week."""
+    """Return the named weekday: the last one before today, or the one in the named week."""
     day, week = match["day"].lower(), match.groupdict().get("week")
     wanted = next(number for number, names in enumerate(_WEEKDAYS) if day in names)
     if not week:

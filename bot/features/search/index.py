@@ -329,7 +329,7 @@ def chats_of(db: sqlite3.Connection, channel: str) -> list[ChatKey]:
 
 
 def chats_saying(db: sqlite3.Connection, chat: ChatKey, words: Sequence[str]) -> frozenset[ChatKey]:
-    """Return each conversation, of a chat and its threads, in which one line contains all of these case-folded words."""
+    """Return the conversations of a chat and its threads in which one line contains all of these case-folded words."""
     bits = SESSION_BITS + PLACE_BITS
     said = db.execute(
         "SELECT name, raw ->> '$.text' FROM chats JOIN lines ON line BETWEEN id << ?2 AND (id + 1 << ?2) - 1 "
