@@ -311,8 +311,8 @@ def find(root: Path, asked: str) -> Recording:
 
 
 async def find_logged(root: Path, name: str) -> LoggedTurn | None:
-    """Return the turn for an id: the id of the turn, of a message that joined the turn, or of a task in the
-    turn. Return None if there is no such turn. Raises `errors.StorageError`.
+    """Return the turn with the id `name`, or the turn that contains the message or task with this id. Return None if there is
+    no such turn. Raises `errors.StorageError`.
     """
     async with event_log(root) as log:
         chat = await log.chat_of(name) if log is not None else None

@@ -318,7 +318,7 @@ def _claim(claim: Claim, channel: str, settings: ChannelSettings) -> str | None:
 
 
 def _ship_json(name: str, operators: list[str], known: Mapping[str, Manifest]) -> str:
-    """Return a ship.json that works with and without credentials. It sets neither `enabled` nor `provider`."""
+    """Return a ship.json that works with and without credentials, because it sets neither `enabled` nor `provider`."""
     channels: dict[str, dict[str, Any]] = {
         channel: {key: f"${{{variable(channel, token)}}}" for token, key in token_keys(manifest).items()}
         | ({"allow": []} if "allow" in manifest.settings.model_fields else {})

@@ -18,7 +18,7 @@ Loc = tuple[str | int, ...]
 
 HIDDEN = "[hidden]"
 MAX_BYTES = 10_000_000
-"""Max bytes of a settings file that are read."""
+"""Max bytes that are read from a settings file."""
 _PLACEHOLDER = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _SECRET_KEY = re.compile(r"(?:token|key|secret|password|passwd|databaseurl)$", re.IGNORECASE)
 _PLAIN_KEYS = frozenset(

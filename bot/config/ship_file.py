@@ -324,7 +324,7 @@ class Queue(StrictModel):
     max_concurrent_turns: Annotated[int, Field(ge=1, le=100_000)] = 1_024
     """Max turns that run at the same time, over all chats."""
     debounce_ms: Annotated[int, Field(ge=0, le=60_000)] = 0
-    """Milliseconds that a turn waits for further messages of the same person before it starts."""
+    """Milliseconds for which a turn waits for further messages of the same person before it starts."""
 
 
 class Delivery(StrictModel):
@@ -533,7 +533,7 @@ class Schedule(StrictModel):
     min_minutes: Annotated[int, Field(ge=1, le=10_080)] = 5
     """Min minutes between two runs of a job."""
     grace_minutes: Annotated[int, Field(ge=0, le=10_080)] = 120
-    """Max minutes by which a job may run late. After that the run is skipped and a message in the chat says so."""
+    """Max minutes by which a run of a job may be late. A later run is skipped, and a message in the chat says so."""
 
 
 class Dashboard(StrictModel):
@@ -572,7 +572,7 @@ class Files(StrictModel):
     pdf_pages: Annotated[int, Field(ge=0, le=100)] = 20
     """Max pages of a PDF that is sent to the model. Of a longer PDF, the model gets only the text."""
     per_message: Annotated[int, Field(ge=0, le=50)] = 5
-    """Max files of one message that are read."""
+    """Max files that are read from one message."""
     transcription: Transcription = Transcription()
 
 

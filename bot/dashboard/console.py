@@ -52,13 +52,13 @@ ROWS = 50
 MOST_ASKED = 200
 """Max characters that are read from a form field."""
 MOST_SAID = 50
-"""Max results of decisions that are kept until a page shows them."""
+"""Max sentences about decisions that are kept until a page shows them."""
 COUNT_SECONDS = 0.3
 """Max seconds that the errors page waits until errors are counted. Counting may take longer, because the first count reads the
 whole log.
 """
 LONGEST = 4_000
-"""Max characters of a message that are shown."""
+"""Max characters that are shown of a message."""
 POLICY = "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 _HEADERS = {
     "Content-Security-Policy": POLICY,
@@ -115,7 +115,7 @@ class Console:
         self._form_key = secrets.token_urlsafe(32)
         """Secret in each form of this process. Pages of other sites cannot read it, so they cannot send a valid form."""
         self._said: OrderedDict[str, str] = OrderedDict()
-        """Results of decisions, kept until a page shows them; the key is a random name."""
+        """Sentences about the results of decisions, kept until a page shows them. The keys are random names."""
         self._templates = _environment(self.clock)
 
     def add_to(self, app: web.Application) -> None:
@@ -445,7 +445,7 @@ def _time(milliseconds: float | None) -> str:
 
 
 def _span(seconds: float) -> str:
-    """Return a duration as text, in the largest unit that is not longer than the duration."""
+    """Return a duration as text. The unit is the largest one that is not longer than the duration."""
     for unit, size in (("days", _DAY), ("hours", 3_600), ("minutes", 60)):
         if seconds >= size:
             return say(f"dashboard.{unit}", count=int(seconds // size))

@@ -15,7 +15,7 @@ from bot.telemetry.usage import Line, UsageTotals, details_of, epoch_ms, total_o
 
 PARTS = ("queue", "approval", "model", "tools", "delivery")
 STEPS = 500
-"""Max steps of a turn that are shown."""
+"""Max steps that are shown of a turn."""
 _PAIRED = {
     "llm_request": ("model", "callId"),
     "llm_response": ("model", "callId"),
@@ -23,9 +23,7 @@ _PAIRED = {
     "tool_result": ("tool", "toolUseId"),
     "approval": ("approval", "approval"),
 }
-"""Kinds of log lines that begin or end a step. Each has the kind of the step, and the name of the detail that
-contains the step's id.
-"""
+"""For each kind of log line that begins or ends a step: the step's kind, and the name of the detail with the step's id."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ from bot.llm.messages_api import wire
 from bot.words import say, speaking
 
 MAX_QUOTED = 200
-"""Max characters that the demo repeats of a message."""
+"""Max characters of a message that the demo repeats in its answer."""
 MAX_EARLIER = 10
 """Max earlier messages that the demo lists."""
 MAX_STEPS = 5
@@ -70,7 +70,7 @@ class _Turn:
     results: list[tuple[str, str, bool]] = field(default_factory=list)
     """Results of tool calls, as (tool, result, failed). `failed` is True if the call failed."""
     request: str = ""
-    """Key in `demo.toml` of the request that the person made; "" if the demo does not understand the request."""
+    """Key in `demo.toml` of the person's request; "" if the demo does not understand the request."""
     found: dict[str, str] = field(default_factory=dict)
 
     def result(self, name: str) -> str | None:

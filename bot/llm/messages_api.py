@@ -21,7 +21,7 @@ from bot.contracts.tools import fitting_id
 from bot.identity_cache import IdentityCache
 
 FALLBACKS = "server-side-fallback-2026-07-01"
-"""Name of the beta in which the provider lets another of its models answer if the requested model refuses."""
+"""Name of a beta feature: if the requested model refuses, the provider lets another of its models answer."""
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 _AT_ONCE = 256_000  # Number of encoded bytes after which other tasks may run
@@ -164,7 +164,7 @@ _FIELDS = {
     "signature_delta": "signature",
     "input_json_delta": "partial_json",
 }
-"""Names of the fields that contain a delta's text, by the delta's type."""
+"""For each type of delta, the name of the field that contains its text."""
 
 
 class Accumulator:

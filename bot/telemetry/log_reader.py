@@ -23,13 +23,13 @@ READ = 1024 * 1024
 """Max bytes that are read at once. `newest` searches only this many bytes at the end of the log."""
 Line = dict[str, Any]
 _ALL = -1
-"""Position of a compressed file that was read completely. A compressed file never grows."""
+"""Marks a compressed file as completely read. A compressed file never grows."""
 LAST = 10
-"""Max log lines that are kept for each cause. The newest are kept."""
+"""Max log lines that are kept for each cause. The newest lines are kept."""
 MAX_WORDS = 400
-"""Max characters of a log message that are kept."""
+"""Max characters that are kept of a log message."""
 COUNTED = 20_000
-"""Max log lines that are counted. The newest are counted; they take about 15 MB of memory."""
+"""Max log lines that are counted. The newest lines are counted; they take about 15 MB of memory."""
 _VARIABLE = re.compile(r"\b[0-9A-HJKMNP-TV-Z]{26}\b|\b[0-9a-f]{8,}\b|\d+(?:[.,]\d+)*")
 """Pattern of ids and numbers. They are ignored when the causes of log lines are compared."""
 
@@ -52,7 +52,7 @@ class LineFilter:
         )
 
     def may_select(self, raw: bytes) -> bool:
-        """Return False if unparsed text certainly has no selected line. Parsing it would take ten times as long."""
+        """Return False if unparsed text certainly has no selected line. This check is ten times as fast as parsing."""
         named = json.dumps(self.request or self.chat or "", ensure_ascii=False)[1:-1].encode()
         return named in raw and (
             self.level < LEVELS["warn"]

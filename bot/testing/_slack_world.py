@@ -20,7 +20,7 @@ _TOKEN = re.compile(r"<(?:[@#!][^<>]+|https?://[^<>]+|mailto:[^<>]+)>")
 
 
 class ApiError(Exception):
-    """Makes a Web API call answer `{"ok": false, "error": code}`."""
+    """Raised to make a Web API call answer `{"ok": false, "error": code}`."""
 
     def __init__(self, code: str, **more: Any) -> None:
         super().__init__(code)

@@ -79,7 +79,7 @@ _CONTENT_FIELDS = frozenset({"role", "content"})
 
 
 class Refused(Exception):
-    """Makes the server reject a request with this status and body."""
+    """Raised to make the server reject a request with this status and body."""
 
     def __init__(
         self, message: str, *, status: int = 400, kind: str = "invalid_request_error", code: str | None = None

@@ -136,7 +136,7 @@ class SlackServer(FileHosting):
         return f"{self.url}/api/"
 
     async def post_to(self, url: str) -> None:
-        """Verify the request URL, turn Socket Mode off, and post all later payloads to the URL."""
+        """Switch from Socket Mode to HTTP: verify the request URL, and post all later payloads to it."""
         requests = RequestUrl(url, self.clock)
         await requests.verify()
         self.link.requests = requests
@@ -329,7 +329,7 @@ class SlackServer(FileHosting):
         return await self.envelope(self._body(event) | body)
 
     async def envelope(self, payload: Any, *, kind: str = "events_api") -> Delivery:
-        """Send any payload. An unacknowledged payload is sent again only if its kind is `events_api`."""
+        """Send any payload. If the app does not acknowledge it, the server sends it again only if its kind is `events_api`."""
         delivery = Delivery(kind, payload)
         self.link.send(delivery)
         await self.changed()

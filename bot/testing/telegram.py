@@ -123,7 +123,7 @@ class TelegramServer(Service):
         del self.chats[chat_id].messages[message_id]
 
     def press_stop(self, *, chat_id: int = 1001, thread_id: int | None = None, draft_id: int = 1) -> Json:
-        """Press the stop button of a reply that the bot is writing, as a person; return the update."""
+        """As a person, press the stop button of the reply that the bot is writing; return the update."""
         chat = self.chat(chat_id)
         if chat.kind != "private":
             raise ValueError("drafts are shown in private chats only")
@@ -149,8 +149,8 @@ class TelegramServer(Service):
         )
 
     def tap(self, message_id: int, words: str, *, chat_id: int = 1001) -> Json:
-        """Tap a key of the keyboard that a message has shown. The key's text becomes the person's message. Return
-        the update. Raises `ValueError` if there is no such key.
+        """Tap a key of the keyboard below a message, as a person. The key's text becomes the person's message. Return the
+        update. Raises `ValueError` if there is no such key.
         """
         markup = self.chats[chat_id].messages[message_id].get("reply_markup", {})
         if words not in [key["text"] for row in markup.get("keyboard", ()) for key in row]:

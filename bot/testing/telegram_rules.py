@@ -78,7 +78,7 @@ RIGHTS: Mapping[str, tuple[str, ...]] = {
         "can_delete_stories",
     ),
 }
-"""Fields that Telegram always includes in a chat member with this status."""
+"""For each status of a chat member, the fields that Telegram always includes."""
 _FOUND = re.compile(
     r"(?P<bot_command>(?<![\w/<>@.])/[A-Za-z0-9_]{1,64}(?:@[A-Za-z0-9_]{3,32})?(?![\w/<>]))"
     r"|(?P<mention>(?<!\w)@[A-Za-z0-9_]{3,32}(?!\w))"
@@ -89,7 +89,7 @@ _INVISIBLE = re.compile(r"[\s\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2800
 
 
 class Refused(Exception):
-    """Makes a call fail with an error answer."""
+    """Raised to make a call fail with an error answer."""
 
     def __init__(self, code: int, description: str, **parameters: Any) -> None:
         super().__init__(description)

@@ -48,7 +48,7 @@ _NAMES = frozenset({"agent.md", "skill.md"})
 _SKILLS = (".claude", "skills")
 _SKIPPED = frozenset({".git", ".ship"})
 LARGEST = 256 * 1024
-"""Max bytes of an instruction file that are read."""
+"""Max bytes that are read from an instruction file."""
 NOT_VETTED = (
     "a command has made or changed it, so it is no instruction until an operator has it written with write_file, whole, "
     "or somebody saves it on the machine"

@@ -82,7 +82,7 @@ class Registry:
         return self.definitions, brief, tuple(few)
 
     def behind(self, declared: Sequence[Json]) -> tuple[Json, ...]:
-        """Return the definitions of this registry's tools that a request does not declare."""
+        """`declared` are the definitions in a request. Return the definitions of all other tools of this registry."""
         names = {one["name"] for one in declared}
         return tuple(one for one in self.definitions if one["name"] not in names)
 

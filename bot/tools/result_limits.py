@@ -34,7 +34,7 @@ Characters of other scripts lie between.
 ROOM = 2_500 * TOKEN
 """Max token estimate of one tool result in the model's context (2,500 tokens)."""
 LASTING_ROOM = 4 * ROOM
-"""Max token estimate of a result that later requests never leave out, such as instructions, which must stay whole."""
+"""Max token estimate of a result that later requests never leave out, such as the instructions of a skill."""
 STEP_ROOM = 4 * ROOM
 """Max token estimate of all results of one step together."""
 SHORT = 50 * TOKEN
@@ -78,7 +78,9 @@ def fitting(words: str, room: int) -> int:
 
 
 def fitting_rows(rows: Iterable[str], room: int, most: int) -> tuple[list[str], bool]:
-    """Return the first rows, at most `most`, whose token estimate is at most `room`, and True if rows are left out."""
+    """Return the first rows that fit: at most `most` rows, and a total token estimate of at most `room`. Return also True if
+    rows are left out.
+    """
     shown = list[str]()
     for row in rows:
         room -= weight(row) + _ASCII

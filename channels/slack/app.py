@@ -17,11 +17,11 @@ from channels.slack.manifest import SlackSettings
 _MANIFEST = Path(__file__).with_suffix(".toml").read_text("utf-8")
 SCOPES: list[str] = tomllib.loads(_MANIFEST)["oauth_config"]["scopes"]["bot"]
 """OAuth scopes that Shipmate uses."""
-MOST_PEOPLE = 20  # Max people of the allow list that one check looks up at Slack
+MOST_PEOPLE = 20  # Max people of the allow list whom one check looks up in Slack
 APP_SCOPE = "connections:write"
 _PASSING = frozenset({"fatal_error", "internal_error", "ratelimited", "service_unavailable"})
 NO_AGENT = frozenset({"access_denied", "not_allowed", "not_authorized", "unknown_method"})
-"""Error codes that mean that the app is no agent. If the app is an agent, Slack answers the test call with another error."""
+"""Error codes with which Slack answers the test call if the app is no agent. If it is one, Slack answers with another code."""
 _NOWHERE = {"channel_id": "C00000000", "thread_ts": "0.000000", "status": "active"}
 _PAGES = "of your app at https://api.slack.com/apps"
 _BOT_TOKENS = f'"OAuth & Permissions" {_PAGES}'

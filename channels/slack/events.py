@@ -207,7 +207,7 @@ class HttpEvents:
         """Do nothing, because a webhook has no connection to renew."""
 
     def _admits(self, headers: Mapping[str, str]) -> bool:
-        """Return True if the headers contain a signature not older than `FRESH_SECONDS`. The signature is verified later."""
+        """Return True if the headers contain a signature that is at most `FRESH_SECONDS` old. It is verified only later."""
         stamp = headers.get(STAMP, "")
         fresh = stamp.isdecimal() and len(stamp) < 20 and abs(self._clock.now() - int(stamp)) <= FRESH_SECONDS
         return fresh and headers.get(SIGNATURE, "").startswith("v0=")

@@ -61,7 +61,7 @@ class BotIdentity:
     scopes: frozenset[str] = frozenset()
 
     def readable(self, source: str, names: Names = content.nobody) -> str:
-        """Return a text without Slack's markup, as `content.readable` does. Mentions of the bot become its name."""
+        """Return a text without Slack's markup (`content.readable`). A mention of the bot becomes its name."""
         known: Names = lambda user: self.name if user == self.user else names(user)  # noqa: E731
         return content.readable(source, known, self.user)
 

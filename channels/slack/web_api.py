@@ -111,7 +111,7 @@ def has_more(page: AsyncSlackResponse) -> bool:
 
 
 class NotConnected(SlackClientError):
-    """Error of a channel that is not connected: it is starting, has failed to start, or was stopped. Nothing was sent."""
+    """Error if the channel is not connected: it is starting, has failed to start, or was stopped. Nothing was sent."""
 
 
 def error_code(error: BaseException) -> str | None:
@@ -216,7 +216,7 @@ PATIENCE = 1.0
 """Timeout in seconds of a lookup for which a message waits. Slack expects a response within 3 s."""
 MAX_AGE = 3_600.0  # Max age in seconds of a cached profile, because people travel to other time zones
 PAGE = 200
-PAGES = 25  # Max pages of a person's list of conversations that are requested
+PAGES = 25  # Max pages that are requested of a person's list of conversations
 _KINDS = "public_channel,private_channel,mpim"
 
 

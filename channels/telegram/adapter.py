@@ -47,9 +47,9 @@ _ROWS = (
     ("again",),
     ("renew",),
 )
-"""Choices of the buttons below a message, by row."""
+"""Rows of buttons below a message. Each button is named by its choice."""
 MEASURED = 32_768
-"""Max characters of a text that is split by the rendered sizes of its parts. A longer text is split by its own length,
+"""Up to this many characters, a text is split by the rendered sizes of its parts. A longer text is split by its own length,
 because rendering would take too long.
 """
 SEEN = "👀"  # Reaction that marks a message as received

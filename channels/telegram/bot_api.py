@@ -174,7 +174,7 @@ def _body(sent: RequestData | None) -> aiohttp.FormData | bytes | None:
         return None
     if not sent.contains_files:
         return sent.json_payload
-    # Telegram shows the file name as it is sent, so it must not be percent-encoded.
+    # Telegram shows the file name exactly as it was sent, so it must not be percent-encoded.
     form = aiohttp.FormData(sent.json_parameters, quote_fields=False)
     for name, (file_name, content, mime) in sent.multipart_data.items():
         # aiohttp sends a stream in pieces, but sending bytes would block the event loop.

@@ -14,7 +14,7 @@ MOST_GROUPS = 20  # Max groups in which the bot's rights are checked
 
 
 async def examine(settings: TelegramSettings) -> Examination:
-    """Check the token. Fetches no updates, because a running gateway would miss them."""
+    """Check the token. No updates are fetched, because a running gateway would then miss them."""
     root = f"{settings.base_url}/bot{settings.bot_token}"
     try:
         me = await ask(f"{root}/getMe")

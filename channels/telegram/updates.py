@@ -73,7 +73,7 @@ class UpdateReceiver:
         self._said: OrderedDict[tuple[str, str | None], str] = OrderedDict()
         """Digest of the stored content of each message, by chat and message id."""
         self._albums: OrderedDict[str, Inbound] = OrderedDict()
-        """Message of each album that addresses the bot. The album's other messages then address the bot too."""
+        """For each album, its message that addresses the bot. The album's other messages then address the bot too."""
         self._attempts: Counter[int] = Counter()  # Failed attempts, by update id
         self._stopping = False
         """If True, updates that are being processed are finished, and no other update is processed."""
@@ -194,7 +194,7 @@ DISK_PAUSE = 0.5
 needs no disk and must arrive.
 """
 LONGEST_RETRY_AFTER = 600.0
-"""Max seconds of Telegram's `retry_after` that are obeyed, because no updates arrive during the wait."""
+"""Max seconds of a wait for `retry_after`, because no updates arrive during the wait."""
 CALM = 30.0
 """A conflict has ended if Telegram reports none for this many seconds. The other process may pause between its polls."""
 CONTESTED = 30.0
@@ -214,7 +214,7 @@ class UpdatePoller(UpdateReceiver):
         """
         self._contested_since = ""
         self._offset: int | None = None  # Id of the first update that is not stored yet
-        self._confirmed: int | None = None  # Offset in the last poll that Telegram answered
+        self._confirmed: int | None = None  # Offset that was sent with the last answered poll
         self._step: Literal["poll", "take", "pause"] = "pause"
         self._task: asyncio.Task[None] | None = None
 

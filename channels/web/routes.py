@@ -445,8 +445,8 @@ class WebRoutes:
         return web.Response(status=204)
 
     async def _file_of_chat(self, request: web.Request) -> web.StreamResponse:
-        """Return a file of any conversation of this browser. Pictures and PDFs may be displayed. Other files are untrusted,
-        so the browser must download them.
+        """Return a file of one of the browser's conversations. The browser may display pictures and PDFs, but must download
+        other files, which are untrusted.
         """
         key, name = KEYS.encode({"chat": request[VISITOR].user}), request.match_info["id"]
         found = await asyncio.to_thread(

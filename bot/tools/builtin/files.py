@@ -26,11 +26,11 @@ LINES = 2_000
 LARGEST = 16 * 1024 * 1024
 """Max bytes of a file that can be read. Of a larger file, only the beginning can be read."""
 EDITED = 4 * 1024 * 1024
-"""Max bytes of a file that is searched or edited."""
+"""Max bytes of a file that can be searched or edited."""
 SECONDS = 15.0
 """Timeout in seconds of a search."""
 LINE = 10_000
-"""Max characters of one line that are searched. The rest of a longer line is ignored."""
+"""Max characters that are searched in one line. The rest of a longer line is ignored."""
 MATCHES, SHOWN = 200, 200
 """Max matches (lines or files) in a result, and max characters shown of a matching line."""
 LEVELS = 50

@@ -99,7 +99,7 @@ class Decision:
 
 LONGEST = 1_000
 TRUSTED = "trusted"
-"""Tag of an allow rule that stays valid while untrusted text is in the model's context."""
+"""Tag that keeps an allow rule valid while untrusted text is in the model's context."""
 _RULE = re.compile(r"((?:@\w{1,40}:)*)([A-Za-z0-9_*-]{1,128})(?:\((.*)\))?", re.DOTALL)
 _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _ARG = re.compile(r"arg(?:\.(\w{1,64}))?\s*~=\s*(\S.*)", re.DOTALL)
@@ -249,7 +249,7 @@ class _Rule:
 
 
 def check(parsed: ParsedRule, outcome: Outcome, paths: Paths) -> None:
-    """Raise `RuleMalformed` if a rule is valid for none of the tools that it names."""
+    """Raise `RuleMalformed` if none of the tools that a rule names can have this rule."""
     names = [name for name in CORE if "*" in parsed.tool and glob(parsed.tool)(name)]
     problems = list[RuleMalformed]()
     for name in names or [parsed.tool]:

@@ -132,7 +132,7 @@ def faded(messages: Iterable[Message]) -> list[Message]:
 _LINES = IdentityCache[Message, list[bytes]](
     lambda message: [_letters(line) for said in _strings(_PARTED(message)[1]) for line in said.splitlines()]
 )
-"""Lines of the foreign text in a message, reduced to their letters and digits."""
+"""Caches, for each message, the lines of its foreign text, reduced to letters and digits."""
 
 
 def _repeats(answer: Message, messages: Sequence[Message]) -> bool:
