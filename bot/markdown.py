@@ -88,6 +88,7 @@ CELLS = 20_000
 """Max table cells in a text that is parsed, since the parser fills up each row to the width of its table."""
 DEEPEST = 60
 """Max levels of nesting. The parser drops deeper text, so a text with this many levels is shown unformatted."""
+DEEPEST_SPAN = 100  # Max levels of nested emphasis, since the page's nodes are built recursively
 
 
 def parser() -> MarkdownIt:
@@ -112,7 +113,9 @@ def parse(said: str, *, most: int = PARSED) -> list[Token] | None:
     if len(said) > most or said.count("[") > BRACKETS or _most_cells(said) > CELLS:
         return None
     tokens = _PARSER.parse(said)
-    return None if any(token.level > DEEPEST - 4 for token in tokens) else tokens
+    spans = (span.level for token in tokens for span in token.children or ())
+    deep = max((token.level for token in tokens), default=0) > DEEPEST - 4 or max(spans, default=0) > DEEPEST_SPAN
+    return None if deep else tokens
 
 
 def _most_cells(said: str) -> int:

@@ -67,6 +67,15 @@ _KINDS: Mapping[str, tuple[str, ...]] = {
 """Types of content besides text and files. The values are the fields to describe, at any depth."""
 _KNOWN = frozenset(inspect.signature(Message).parameters) | {"from"}
 """Fields of a message that the library knows."""
+_CONTENT = frozenset(MessageType) - {
+    MessageType.BUSINESS_CONNECTION_ID,
+    MessageType.EFFECT_ID,
+    MessageType.REPLY_TO_STORY,
+    MessageType.SENDER_BOOST_COUNT,
+    MessageType.SENDER_BUSINESS_BOT,
+    MessageType.SUGGESTED_POST_INFO,
+}
+"""Types of messages. Left out are fields that a message of any type may have, although the library lists them as types."""
 
 
 class Unreadable(ValueError):
@@ -425,7 +434,7 @@ def _lines(value: object, fields: Sequence[str], field: str = "") -> list[str]:
 def unknown_content(message: Json) -> str | None:
     """Return a note about a message of an unknown type. Return None for a service message, such as a join."""
     unknown = sorted(message.keys() - _KNOWN - OLD_MARKS)
-    if not unknown or message.keys() & {*MessageType, "migrate_from_chat_id"}:
+    if not unknown or message.keys() & {*_CONTENT, "migrate_from_chat_id"}:
         return None
     return f"a message of a kind that cannot be read here ({line(', '.join(unknown))})"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.blackbox.conftest import World
+from .conftest import World, eventually
 
 PLACE = {"latitude": 52.520008, "longitude": 13.404954}
 OPTIONS = [{"text": one, "voter_count": 0, "persistent_id": one} for one in ("Rome", "東京")]
@@ -41,7 +41,7 @@ CONTENT: dict[str, tuple[dict[str, Any], list[str]]] = {
         ["read this", "https://a.example/plan"],
     ),
     "sticker": ({"sticker": STICKER | {"is_animated": False, "is_video": False}}, ["😀"]),
-    "unknown": ({"hologram": {"depth": 3}}, ["hologram"]),
+    "unknown": ({"hologram": {"depth": 3}, "effect_id": "5104841245755180586"}, ["hologram"]),
 }
 
 
@@ -53,8 +53,8 @@ async def test_the_model_is_told_and_the_person_gets_an_answer(world: World) -> 
         await world.heard(*["I see."] * count)
         await world.turns(count)
         told = json.dumps(world.model.bodies[-1]["messages"][-1], ensure_ascii=False)
-        lines = [one for one in world.archive() if one["role"] == "user"]
-        kept = json.dumps(lines[-1], ensure_ascii=False)
+        await eventually(lambda: len(world.archive()) == 2 * count)  # noqa: B023 - awaited here
+        kept = json.dumps(world.archive()[-2], ensure_ascii=False)
         for one in words:
             assert one in told
             assert one in kept

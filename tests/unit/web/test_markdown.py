@@ -93,6 +93,7 @@ def test_a_table_has_sides() -> None:
     "bomb",
     [
         ">" * MOST,
+        "**" * 800 + "a" + "**" * 800,
         "[" * 790 + "a" * 30_000,
         "[" * MOST,
         "*" * MOST,
@@ -109,7 +110,7 @@ def test_a_table_has_sides() -> None:
         f"{'|a' * 2_000}|\n{'|-' * 2_000}|\n" + "|b\n" * 2_500,
         "> " + "|a" * 600 + "|\n> " + "|-" * 600 + "|\n" + "> b\n" * 3_000,
     ],
-    ids=range(16),
+    ids=range(17),
 )
 def test_what_is_made_to_take_long_does_not_and_loses_no_letter(bomb: str) -> None:
     nodes.cache_clear()
