@@ -114,7 +114,10 @@ def parse(said: str, *, most: int = PARSED) -> list[Token] | None:
         return None
     tokens = _PARSER.parse(said)
     spans = (span.level for token in tokens for span in token.children or ())
-    deep = max((token.level for token in tokens), default=0) > DEEPEST - 4 or max(spans, default=0) > DEEPEST_SPAN
+    deep = (
+        max((token.level for token in tokens), default=0) > DEEPEST - 4
+        or max(spans, default=0) > DEEPEST_SPAN
+    )
     return None if deep else tokens
 
 
