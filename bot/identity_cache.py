@@ -34,4 +34,5 @@ class IdentityCache(Generic[Of, Made]):
         return known[1]
 
     def each(self, objects: Iterable[Of]) -> list[Made]:
-        return [self(of) for of in objects]
+        known = self._known.get
+        return [found[1] if (found := known(id(of))) is not None else self(of) for of in objects]

@@ -357,12 +357,9 @@ class Chat:
     @property
     def position(self) -> Position:
         """Return the position in the event log from which this chat's state can be rebuilt."""
-        rests_on = [
-            self.context.base,
-            *(one.seq for one in self._early),
-            *(one.seq for one in self._edits.values()),
-        ]
-        base, opened = min((one for one in rests_on if one is not None), default=self.seq), self.open_since
+        needed = [] if (base := self.context.base) is None else [base]
+        needed += [one.seq for one in (*self._early, *self._edits.values())]
+        base, opened = min(needed, default=self.seq), self.open_since
         first = found = base if opened is None else min(base, opened)
         for since, end in reversed(self._spans):
             # A turn can only be rebuilt from its first event, so do not begin inside a turn.

@@ -121,6 +121,7 @@ class Exporter:
         await self._export.close()
 
     async def _run(self) -> None:
+        call_later = asyncio.get_running_loop().call_later
         while True:
             self._more.clear()
             self._soon.clear()
@@ -140,9 +141,10 @@ class Exporter:
                 continue
             left = self._keep_at - self._clock.monotonic() if self._at != self._kept else None
             for event, seconds in ((self._more, left), (self._soon, GATHER_SECONDS)):
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(seconds):
-                        await event.wait()
+                ends = None if seconds is None else call_later(seconds, event.set)
+                await event.wait()
+                if ends is not None:
+                    ends.cancel()
 
     async def _pass(self) -> str:
         """Export all events that are left. Return the cause if the disk refuses; otherwise ""."""

@@ -26,8 +26,8 @@ RULES: dict[str, tuple[str, str]] = {
         "if known is None:",
     ),
     "a fold begins before the changes that wait for their message": (
-        "*(one.seq for one in self._early),",
-        "",
+        "for one in (*self._early, *self._edits.values())]",
+        "for one in self._edits.values()]",
     ),
     "what a message rests on begins with its changes": (
         "min([event.seq, *(one.seq for one in changes)])",
