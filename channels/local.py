@@ -1,5 +1,5 @@
-"""Base class, chatKeys, `/` commands and messages of the web and the console channel. The chatKey of a person's first
-conversation is `<channel>:chat:<id>`. Each further conversation adds `:thread:<id>`.
+"""Shared code of the web and the console channel: base class, chatKeys, `/` commands and messages. The chatKey of a person's
+first conversation is `<channel>:chat:<id>`. Each further conversation adds `:thread:<id>`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Request checks of the Messages API, with the error messages of the real service."""
+"""Checks requests as the Messages API does, with the error messages of the real service."""
 
 from __future__ import annotations
 

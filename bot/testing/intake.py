@@ -39,7 +39,7 @@ class RecordingIntake:
         self.accepted: list[Inbound] = []
         self.dead_letters: list[DeadLetter] = []
         self.lacking: dict[str, str] = {}
-        """Sentence that a channel reported about a missing right, by right."""
+        """Sentence that a channel reported about each right that the bot lacks. The right is the key."""
         self.failure: Exception | None = None
         self.lines: dict[ChatKey, list[ArchiveLine]] = defaultdict(list)
         self.open: dict[ChatKey, list[ShownQuestion]] = defaultdict(list)

@@ -54,7 +54,7 @@ class Recorder(Protocol):
 
 
 CallWrapper = Callable[[ToolCall, Callable[[], Awaitable[ToolResult]]], Awaitable[ToolResult]]
-"""Function that wraps each call without a recorded result: it runs the call, or returns another result."""
+"""Function that wraps each call that has no recorded result yet. It runs the call, or returns a result of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ class Dispatcher:
         if recorder is None or effects <= READS:
             return await self._one(call, limits)
         try:
-            # If the call sends a message, the log stores the message before the send, so nothing needs to be recorded here.
+            # A call that sends a message needs no record here, because the log stores the message before it is sent.
             if effects != _MESSAGE:
                 await recorder.started(call)
         except errors.StorageError as error:

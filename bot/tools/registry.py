@@ -1,4 +1,4 @@
-"""The registry of tools, and the definitions of tools that requests to the model declare."""
+"""The registry of tools. It also writes the definitions with which a request declares tools to the model."""
 
 from __future__ import annotations
 

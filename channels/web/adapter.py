@@ -21,7 +21,7 @@ from channels.web.manifest import KEYS, NAME, WebSettings
 from channels.web.markdown import nodes
 
 T = TypeVar("T")
-_OWN = re.compile(r"[0-9A-Z]{26}")  # First part of the id of every message from the bot
+_OWN = re.compile(r"[0-9A-Z]{26}")  # Form of the first part of the id of each message from the bot
 _BEAT = 15.0  # Seconds between heartbeats on an event stream
 
 
@@ -48,7 +48,7 @@ class WebChannel(LocalChannel[HttpServer]):
         await self._kept(lambda _: self._routes.uploads.drop_parts())
         server = around.serve()
         app = self._routes.app(gatekeeper, intake, most=server.streams)
-        # "localhost" may have two addresses, and the port may be in use on one of them. So listen on a single address.
+        # "localhost" may stand for two addresses, and the port may be in use on one of them. So listen on only one address.
         bound = "127.0.0.1" if host.lower() == "localhost" else host
         nearby = "port" not in self._settings.model_fields_set
         port = await server.start(app, bound, port, key=f"channels.{NAME}", grace=1.0, nearby=nearby)

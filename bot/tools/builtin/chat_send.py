@@ -133,7 +133,7 @@ def _undelivered(error: errors.DeliveryFailed) -> str:
 
 
 def promises_more(arguments: Json) -> bool:
-    """Return True if a call with these arguments announces a further message."""
+    """Return True if the message in a call with these arguments announces a further message."""
     try:
         return ChatSendInput.model_validate(arguments).more
     except ValidationError:

@@ -34,8 +34,8 @@ SCHEMA = 24_000
 """Max characters of a schema in JSON."""
 PROBLEMS = 20
 LAST_RESORT = 2 * 3_600.0
-"""Seconds by which the time limit in `tools.dispatch` exceeds the tool's own limit. The connection enforces the tool's
-own limit, which does not run while a person is being asked.
+"""Seconds by which the time limit in `tools.dispatch` exceeds the tool's own limit. The connection enforces the own limit, and
+stops its clock while a person is being asked.
 """
 LONGEST = 4_000_000
 """Max characters of a result. A result that is too large for the model's context becomes an artifact."""
@@ -48,7 +48,7 @@ _NAME = re.compile(r"[A-Za-z0-9_-]+")
 DEPTH = 24
 _PROPERTY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _BRANCHES = ("allOf", "anyOf", "oneOf")
-"""Keywords that the provider rejects at the top level of a schema. Servers validate the arguments themselves."""
+"""Keywords that the provider rejects at the top level of a schema. `_merged` removes them; servers check the arguments anyway."""
 _CHECKED = "type enum const required properties items minimum maximum minLength maxLength minItems maxItems"
 """Keywords that are checked here because checking them is fast. Servers check the other keywords: patterns (which may take
 forever), alternatives and references.
@@ -111,8 +111,8 @@ def offer(server: str, tool: Any, instructions: str = "") -> ToolOffer:
 
 
 def _merged(schema: Any) -> Json:
-    """Return an object schema without branches such as `anyOf`. The result has the fields of all branches, and requires what
-    the schema itself requires.
+    """Return an object schema without branches such as `anyOf`. The result has the fields of all branches. Only fields that the
+    schema requires outside its branches are required.
     """
     if not _is_object(schema):
         raise UndeclarableTool("inputSchema.type: its arguments are no object")

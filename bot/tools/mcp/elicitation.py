@@ -55,8 +55,8 @@ class _Call:
 
 
 class Elicitations:
-    """The questions of one MCP server. While several calls run, a question is not asked, because nobody can know to which turn
-    the question belongs.
+    """The questions of one MCP server. While several calls run, no question is asked, because the turn that it belongs to is
+    unknown.
     """
 
     def __init__(self, server: str, questions: Questions, log: Log) -> None:
@@ -205,7 +205,7 @@ def read(one: Json, words: str) -> Any:
 
 
 def _choices(one: Json) -> list[tuple[str, Any]]:
-    """Return the labels and values between which a field lets people choose; [] if the field accepts any value."""
+    """Return the (label, value) pairs that a field offers for choice; [] if the field accepts any value."""
     one = one["items"] if isinstance(one.get("items"), dict) else one
     listed = one.get("oneOf") or one.get("anyOf")
     if isinstance(listed, list):

@@ -36,13 +36,13 @@ START_SECONDS = 30.0
 """Timeout in seconds for connecting to a server and listing its tools."""
 LONGEST_PAUSE = 300.0
 SOUND_SECONDS = 60.0
-"""If a connection lasted at least this many seconds, the first pause before a restart is short again."""
+"""After a connection that lasted at least this many seconds, the pauses between restarts begin short again."""
 MOST_TOOLS = 500
 MOST_PAGES = 50
 MOST_HUNG = 3
-"""Max consecutive calls that get no answer. After so many calls, the connection is closed."""
+"""Max consecutive calls without an answer. After so many, the connection is closed."""
 LOOK_SECONDS = 10.0
-"""Timeout in seconds of the check that a server still answers after a failed call."""
+"""Timeout in seconds of the check whether a server still answers after a failed call."""
 LAST_WORDS = 2_000
 """Max characters of a server's stderr kept for operators."""
 

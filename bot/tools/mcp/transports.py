@@ -48,7 +48,7 @@ _INHERITED = [
 _BETWEEN = re.compile(r"[\s=:,;|&<>()'\"]+")
 """Pattern of separators between several paths in one word, as in `--path=/a:/b` or in a script."""
 _VERBS = frozenset({"dlx", "exec", "run", "start", "tool", "x"})
-"""Subcommands with which package launchers run a program."""
+"""Subcommands of package launchers (such as `npm exec`) that run a program."""
 _SWITCHES = frozenset({"-c", "-e", "-i", "-m", "-q", "-y", "--", "--quiet", "--rm", "--yes"})
 """Options that may stand directly before the server's name. Any other option takes a value."""
 _ROOTS = frozenset({"-C", "-f", "--directory", "--prefix", "--project", "--cwd", "--file", "--makefile"})
@@ -197,8 +197,8 @@ def fixed_environment(ours: ProtectedCode, folder: Path) -> dict[str, str]:
 def changeable_code(
     args: Sequence[str], values: Iterable[str], ours: ProtectedCode, env: Mapping[str, str]
 ) -> str | None:
-    """Return the first argument or variable that makes the server run code that a chat can change; None if no argument or
-    variable does. `env` is the server's environment; it is used to expand variable names. This call blocks the thread.
+    """Return the first argument or variable that makes the server run code that a chat can change; None if there is none. `env`
+    is the server's environment; it is used to expand variable names. This call blocks the thread.
     """
     named, before = False, ""
     for word in args:
@@ -219,7 +219,7 @@ def _filled_in(word: str, env: Mapping[str, str]) -> str:
 
 
 def _changeable(word: str, ours: ProtectedCode) -> Iterator[Path]:
-    """Yield the paths in a word that a tool or a command can change."""
+    """Yield those paths in a word whose files a tool or a command can change."""
     for part in dict.fromkeys((word, word.partition("=")[2], *_BETWEEN.split(word))):
         path = placed(ours.root, part)
         if os.path.isabs(path) and "\0" not in path and ours.changeable(Path(path)):  # noqa: PTH117 - a text

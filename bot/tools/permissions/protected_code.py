@@ -1,5 +1,5 @@
-"""Finds the code in the project's folder that the gateway runs: Shipmate itself, the interpreter's import and program
-folders and, in a source tree, everything that `make` uses. No chat may change this code.
+"""Finds code of the gateway in the project's folder: Shipmate itself, the interpreter's import and program folders and, in a
+source tree, everything that `make` uses. No chat may change this code.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class ProtectedCode:
     """All code of the process, including code outside the folder."""
 
     def linked(self) -> frozenset[tuple[int, int]]:
-        """Return device and inode of the code's files that have several hard links. Installers such as uv share files
+        """Return device and inode of each file of the code that has several hard links. Installers such as uv share files
         between environments by hard links. The result is cached. This call blocks the thread.
         """
         return _linked(self.runs)
@@ -83,7 +83,9 @@ class ProtectedCode:
         return any(_below(self.root, one) and not self.refuses(one) for one in places)
 
     def fixed(self, places: str) -> str:
-        """Return the PATH `places` without folders in which a tool or command could create a program. This call blocks the thread."""
+        """Return the search path `places` without the folders in which a tool or command could create a program. This call
+        blocks the thread.
+        """
         folders = (one for one in places.split(os.pathsep) if os.path.isabs(one))  # noqa: PTH117 - "" is a folder too
         return os.pathsep.join(one for one in folders if not self.changeable(Path(one)))
 

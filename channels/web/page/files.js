@@ -101,7 +101,7 @@ export function nextFiles(list, changed, loggedOut) {
 
   /** Return the server's response, and the sentence of its first refusal. Retries while the server cannot be reached. */
   async function asked(path, how) {
-    let sentence = ""; // of the first refusal, because a retry may only report that the upload was dropped
+    let sentence = ""; // text of the first refusal, because a retry may only report that the upload was dropped
     for (const pause of PAUSES) {
       const answer = await request(path, how);
       sentence ||= answer.told.error ?? "";
