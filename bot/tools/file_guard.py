@@ -449,8 +449,15 @@ class FileGuard:
 
     def _load(self) -> None:
         try:
-            raw = self._disk.read(self._file) if self._disk is not None and self._file is not None else b""
-            state: Json = json.loads(raw) if raw else {}
+            state = self._stored(self._file)
+            if self._file is not None and "waiting" not in state:
+                # Version 0.2 stored which instruction files wait in a file of its own, as lists of times by name.
+                old = self._stored(self._file.with_name("vetting.json"))
+                lists = {one: (old.get(one) or {}).items() for one in ("known", "waiting")}
+                times = {
+                    one: [(name, at) for name, every in named for at in every] for one, named in lists.items()
+                }
+                state |= times | ({} if old.get("running") else {"known": None})
             self._waiting = {(str(name), int(at)) for name, at in state.get("waiting", ())}
             known = state.get("known")
             self._known = None if known is None else {(str(name), int(at)) for name, at in known}
@@ -476,6 +483,11 @@ class FileGuard:
                 self._known = None
             with contextlib.suppress(OSError):
                 self._save(None)
+
+    def _stored(self, file: Path | None) -> Json:
+        raw = self._disk.read(file) if self._disk is not None and file is not None else b""
+        state: Json = json.loads(raw) if raw else {}
+        return state
 
     def _log_line(self, words: str, **more: Any) -> None:
         if self._log is not None:

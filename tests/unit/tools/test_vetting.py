@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import tempfile
 import threading
@@ -288,3 +289,20 @@ class Slow(FileGuard):
             return super().end(command)
         finally:
             self.ended.set()
+
+
+@pytest.mark.parametrize("running", [False, True])
+async def test_what_waited_in_version_02_waits_after_the_upgrade(tmp_path: Path, *, running: bool) -> None:
+    """`.ship/vetting.json` of version 0.2 lists what waits, or, after a kill, what was followed before the command."""
+    (tmp_path / "sub").mkdir()
+    for name, words in (("Agent.md", "GOOD"), ("sub/Agent.md", "PLANTED")):
+        (tmp_path / name).write_text(f"{words}\n")
+    at = {name.casefold(): [(tmp_path / name).stat().st_ctime_ns] for name in ("Agent.md", "sub/Agent.md")}
+    good = {"agent.md": at.pop("agent.md")}
+    waiting = {} if running else at
+    (tmp_path / ".ship").mkdir()
+    state = {"v": 1, "known": good if running else {}, "waiting": waiting, "running": running}
+    (tmp_path / ".ship/vetting.json").write_text(json.dumps(state))
+    (tmp_path / FILE).write_text('{"v": 1, "files": {}, "folders": [], "begun": []}\n')
+    for _ in range(2):
+        assert await Chat(tmp_path).told("sub/x") == "GOOD"
