@@ -448,14 +448,22 @@ async def run_process(
     """
     loop = asyncio.get_running_loop()
     how = {"cwd": folder, "env": dict(ENVIRONMENT), "pass_fds": tuple(handles), "start_new_session": True}
-    transport, process = await loop.subprocess_exec(
-        _Process,
-        *words,
-        stdin=asyncio.subprocess.DEVNULL,
-        **how,  # type: ignore[arg-type]
+    start = asyncio.create_task(
+        loop.subprocess_exec(_Process, *words, stdin=asyncio.subprocess.DEVNULL, **how)  # type: ignore[arg-type]
     )
+    cancelled: asyncio.CancelledError | None = None
+    while not start.done():  # a cancelled start may never end, and then the command's processes remain
+        try:
+            await asyncio.wait([start])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None and start.exception() is not None:
+        raise cancelled
+    transport, process = start.result()
     group, deadline, over = transport.get_pid(), loop.time() + seconds, None
     try:
+        if cancelled is not None:
+            raise cancelled
         while not (process.exited.is_set() or over) and loop.time() < deadline:
             over = await asyncio.to_thread(watch, group)
             await _until(process.exited, 0 if over else min(LOOK, deadline - loop.time()))

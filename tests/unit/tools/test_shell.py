@@ -254,6 +254,18 @@ async def test_a_turn_that_is_stopped_stops_its_command(bare: Desk) -> None:
         os.kill(pid, 0)  # a zombie would still be there
 
 
+async def test_a_turn_that_is_stopped_while_its_command_starts_ends(bare: Desk) -> None:
+    for steps in range(8):
+        start = isolation.run_process(["/bin/sh", "-c", f"sleep {MARK} & wait"], bare.root, 60)
+        task = asyncio.create_task(start)
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task], timeout=5)
+        assert task.cancelled(), steps
+    await all_ended()
+
+
 @pytest.mark.parametrize("command", ["", "a\0b", "x" * 20_001])
 async def test_what_is_no_command_is_refused(bare: Desk, command: str) -> None:
     assert "does not fit the tool" in await bare.failed(command)
