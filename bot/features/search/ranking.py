@@ -23,7 +23,7 @@ BUDGET, BUDGET_SHARE = 1_500, 160
 """Max index entries that are read for the words of a query: `BUDGET`, plus one per `BUDGET_SHARE` lines of the chat."""
 CANDIDATES = 200  # max lines that one phrasing finds in a chat
 ALIKE = 16
-"""Max lines of equal score that are ranked before lines of lower scores. Lines of equal score often repeat one text."""
+"""Max lines of equal score that are ranked before lower scores, because lines of equal score often repeat one text."""
 CENTRES = 100  # number of best lines whose neighbours are scored too
 LONGEST = 4_000  # max characters of a line and of a query whose form is examined
 _AT_ONCE = 40  # max hits whose text is read at a time
