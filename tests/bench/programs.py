@@ -25,7 +25,7 @@ ANSWER_SECONDS = 30.0
 
 
 class Unanswered(Exception):
-    """A message got no answer. Only this makes a bench fail."""
+    """Error: a message got no answer, so the bench fails."""
 
 
 class Program:

@@ -16,8 +16,7 @@ _UNSPACED = re.compile("([\u3041-\u30ff\u3400-\u9fff\uf900-\ufaff])")
 class PlainBm25:
     """Searches the same lines for any of the question's words, and does nothing else.
 
-    FTS5 treats a Chinese sentence as one word. `spaced` makes each Chinese or Japanese character a word, as
-    the simplest remedy.
+    FTS5 treats a Chinese sentence as one word. With `spaced`, each Chinese or Japanese character is a word instead.
     """
 
     def __init__(self, conversation: Conversation, *, spaced: bool = False) -> None:

@@ -75,7 +75,7 @@ class TimedTelegram(TelegramServer):
         self.polled = asyncio.Event()
 
     def ask(self, chat_id: int) -> Flight:
-        """Send a message as a person; return its record. The bot may answer once."""
+        """Send a message as a person; return the record of its times. The bot may answer it once."""
         flight = self._board.flights[chat_id] = Flight(time.perf_counter())
         self.say(
             f"What is the number that we spoke about, here in chat {chat_id}. Thank you!", chat_id=chat_id
@@ -177,7 +177,7 @@ class Parrot(AnthropicServer):
 
 
 class _LastSeen(list[script.Frame]):
-    """The frames of an answer. Taking the last frame records the time."""
+    """The frames of an answer. The time is recorded when the server sends the last frame."""
 
     def __iter__(self) -> Iterator[script.Frame]:
         last = len(self) - 1

@@ -108,7 +108,7 @@ LOG = "".join(f"{number:05} a line of the log\n" for number in range(4_000)).enc
 
 
 class Relay:
-    """A person, and hosts that answer one after the other. Each host has its own `.ship`."""
+    """A person, and several hosts that lead and answer one after the other. Each host has its own `.ship`."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -339,7 +339,7 @@ _ANSWER = re.compile(r"answer (\d+)")
 
 
 class Two:
-    """Two processes with one database, and people who have written to the bot."""
+    """Two processes with one database, and people who write to the bot."""
 
     def __init__(self, world: World, second: Process, chats: int, messages: int) -> None:
         self.world, self.second, self.chats, self.messages = world, second, chats, messages

@@ -27,7 +27,7 @@ WORDS = {
     "look first": "There is nothing here.",
     "write it": "It is written.",
 }
-"""Send a message of a person, and return the answer."""
+"""Answers of the bot by the person's message."""
 CALLS = {
     "send it": tool_use("chat_send", {"text": "Sent. 你好"}),
     "look first": tool_use("list_dir", {"path": "."}),

@@ -1,4 +1,4 @@
-"""Each feature is a module. The gateway works without any one of them."""
+"""Each feature is a module. The gateway still works if any one feature is removed."""
 
 from __future__ import annotations
 

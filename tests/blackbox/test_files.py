@@ -1,4 +1,4 @@
-"""Files that people send: the process reads text files exactly once, also over a kill."""
+"""Files that people send: the process reads each text file exactly once, also if it is killed."""
 
 from __future__ import annotations
 

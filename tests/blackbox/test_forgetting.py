@@ -77,7 +77,7 @@ async def test_a_note_that_a_conversation_began_with_is_forgotten_there_too(worl
 
 
 async def deleted(world: World, root: str) -> None:
-    """The first message of a thread is deleted. The request for the next question does not contain the message."""
+    """After the first message of a thread is deleted, the next request to the model does not contain it."""
     await world.slack.delete(ROOM, root)
     await eventually(lambda: removals(world) == 1)
     await world.slack.say("and now?", channel=ROOM, user=ANN, thread_ts=root)

@@ -1,4 +1,4 @@
-"""One message from a real client library through the whole gateway to the model, and the answer back."""
+"""One message passes from a real client library through the whole gateway to the model, and the answer returns."""
 
 from __future__ import annotations
 

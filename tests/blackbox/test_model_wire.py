@@ -1,4 +1,4 @@
-"""Requests to the model and its answers: streamed text, effort, thinking, limits and prices."""
+"""Tests of requests to the model and of its answers: streamed text, effort, thinking, limits and prices."""
 
 from __future__ import annotations
 

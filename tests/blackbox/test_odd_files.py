@@ -1,4 +1,4 @@
-"""If a file that Shipmate reads is a pipe or a device, Shipmate reports an error at once."""
+"""A pipe or a device in place of a file that Shipmate reads is left out or reported at once. Shipmate never waits for it."""
 
 from __future__ import annotations
 

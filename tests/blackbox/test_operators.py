@@ -1,4 +1,4 @@
-"""Operators get alerts in their direct chats, and `/readyz` shows the health of each part."""
+"""Operators get alerts in their direct chats. `/readyz` shows the health of each part."""
 
 from __future__ import annotations
 

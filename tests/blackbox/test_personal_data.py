@@ -43,7 +43,7 @@ def holds(root: Path, words: str) -> list[str]:
 
 @pytest.fixture
 async def told(world: World) -> World:
-    """Ann has written to the bot in a direct chat and in a group with Bob. The gateway has stopped."""
+    """A stopped gateway to which Ann has written in a direct chat and in a group with Bob."""
     world.config["channels"]["telegram"]["allow"] = ["*"]
     world.process.env["SMA_LOG_LLM_PAYLOAD"] = "1"
     await world.start("telegram")

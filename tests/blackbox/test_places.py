@@ -1,4 +1,4 @@
-"""Disorder of a platform: repeated and partial updates, threads that are reported late, deleted chats."""
+"""A platform sends repeated and partial updates, reports threads late, and deletes chats."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""A chat cannot plant code: files that Shipmate, Python or `make` would run are not written, even if rules allow
-writing.
-"""
+"""A chat cannot plant code: even if rules allow writing, it cannot write files that Shipmate, Python or `make` would run."""
 
 from __future__ import annotations
 

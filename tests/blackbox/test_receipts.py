@@ -1,4 +1,4 @@
-"""`/receipt` and `/stats` show the actions of a turn and the usage of a chat, also over a kill."""
+"""`/receipt` shows the actions of a turn and `/stats` the usage of a chat, also after a kill."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rendering of the model's text: full messages, markup over a split, words with markup characters, empty answers."""
+"""Rendering of the model's text: messages of full length, split markup, words with markup characters, empty answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A streamed answer is one message, also over kills and stops."""
+"""A streamed answer is one message, also after kills and stops."""
 
 from __future__ import annotations
 

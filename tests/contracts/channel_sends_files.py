@@ -40,7 +40,7 @@ class SendsFilesRig(Rig, Protocol):
         """Make the platform show the next file and lose the answer."""
 
     def placed(self, file: OutgoingFile) -> OutgoingFile:
-        """Return the file as a turn would have created it, if the channel needs this."""
+        """Store the file as a turn would, if the channel reads files from disk. Return the file."""
         ...
 
 

@@ -67,5 +67,5 @@ def _turn(messages: list[Any]) -> tuple[list[str], list[str]]:
 
 
 def _said(block: str) -> bool:
-    """Return True if a person wrote this text. All other texts are in tags."""
+    """Return True if a person wrote this text. All other texts are inside tags."""
     return not re.match(r"<[a-z_-]", block)

@@ -1,4 +1,4 @@
-"""A process of `bot.app` ends with code 0 within 10 s of a stop, in every state."""
+"""In every state, a process of `bot.app` exits with code 0 within 10 s after a stop."""
 
 from __future__ import annotations
 

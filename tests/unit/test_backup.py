@@ -1,4 +1,4 @@
-"""Backups of `.ship`: hostile archives, and the log after a restore."""
+"""Backups of `.ship`: hostile backup files, and the log after a restore."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`.ci/run` with a fake `make`. The failure of one part is a failure of all, and each part is shown."""
+"""`.ci/run` with a fake `make`. If one part fails, the whole run fails. The output names each part."""
 
 from __future__ import annotations
 

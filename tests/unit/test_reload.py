@@ -1,4 +1,4 @@
-"""A reload of the configuration: new turns use new values, and an invalid file changes nothing."""
+"""After a reload of the configuration, new turns use the new values. An invalid file changes nothing."""
 
 from __future__ import annotations
 

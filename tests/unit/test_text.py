@@ -79,7 +79,7 @@ def test_a_line_is_one_for_every_reader() -> None:
 
 
 def test_the_beginning_of_a_text_costs_the_same_however_long_it_is() -> None:
-    """A search from the first character took 0.7 ms for 4,000 characters."""
+    """A search from the first character would take longer in longer texts: 0.7 ms for 4,000 characters."""
     seen = 0
 
     class Counted(str):

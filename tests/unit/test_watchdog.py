@@ -49,7 +49,7 @@ class Frail:
 
 
 class Told:
-    """Alerts to operators at the begin and the end of each outage."""
+    """Alerts to operators at the beginning and the end of each outage."""
 
     def __init__(self) -> None:
         self.words: list[str] = []

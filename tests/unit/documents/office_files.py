@@ -1,4 +1,4 @@
-"""Builders of office files. A test can damage any part of such a file."""
+"""Functions that build office files. A test can damage any part of such a file."""
 
 from __future__ import annotations
 

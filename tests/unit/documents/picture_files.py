@@ -1,4 +1,4 @@
-"""Builders of pictures of any size and of PDFs with any number of pages."""
+"""Functions that build pictures of any size, and PDFs with any number of pages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def png(width: int = 3, height: int = 2, *, more: bytes = b"") -> bytes:
 
 
 def jpeg(width: int, height: int) -> bytes:
-    """Return the beginning of a picture. A thumbnail of another size precedes the picture."""
+    """Return the beginning of a picture file in which a thumbnail of another size precedes the picture."""
     inner = b"\xff\xd8\xff\xc0\x00\x11\x08" + struct.pack(">HH", 9, 9) + bytes(10)
     part = b"\xff\xe1" + struct.pack(">H", len(inner) + 2) + inner
     frame = b"\xff\xff\xc2\x00\x11\x08" + struct.pack(">HH", height, width) + bytes(10)

@@ -1,4 +1,4 @@
-"""Tests of polling: no message is lost or processed twice."""
+"""Tests that polling neither loses a message nor processes it twice."""
 
 from __future__ import annotations
 

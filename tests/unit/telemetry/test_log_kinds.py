@@ -22,7 +22,7 @@ from tests.gates import parsed
 
 from .conftest import Make, lines
 
-pytestmark = pytest.mark.together  # all of the code is parsed, once
+pytestmark = pytest.mark.together  # the code is parsed only once for all tests of this module
 
 ROOT = Path(__file__).parents[3]
 APART = {"level", "duration", "chat_key", "request_id", "step"}

@@ -243,7 +243,7 @@ def test_what_is_a_secret_once_rendered_is_one(how: str) -> None:
 
 @pytest.mark.parametrize("begun", ["\x9d", "\x90a", "\x1b]", "eyJ", "eyJ-"])
 def test_what_begins_very_often_and_never_ends_takes_no_time(begun: str) -> None:
-    """Terminal strings and tokens. Every received text is redacted first, so redaction must be fast."""
+    """Many beginnings of terminal strings or tokens. Every received text is redacted, so redaction must be fast."""
     words = begun * (60_000 // len(begun))
     began = time.process_time()
     assert LogRedactor([HIDDEN])(words).startswith(begun[:3])

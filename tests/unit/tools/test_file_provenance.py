@@ -96,7 +96,7 @@ async def test_what_was_written_with_foreign_text_in_view_is_foreign(desk: Desk,
     await desk.call("edit_file", FOREIGN, path="old.md", old_str="one", new_str="obey me")
     (desk.root / "soft.md").symlink_to("docs/a.md")
     (desk.root / "clean.md").write_text("clean\n")
-    if again:  # with a record as 0.1 wrote it
+    if again:  # with a record in the format of 0.1
         state = json.loads(desk.record.read_text())
         for mark in state["files"].values():
             del mark["inode"]

@@ -1,4 +1,4 @@
-"""`chat_load_history` loads messages of this chat and of the asker's other chats, and of no other chat."""
+"""`chat_load_history` loads only messages of this chat and of the asker's other chats."""
 
 from __future__ import annotations
 

@@ -202,7 +202,7 @@ async def test_a_command_that_is_stopped_while_it_begins_leaves_nothing_waiting(
 
 @isolated
 async def test_a_link_to_what_commands_do_not_see_instructs_never(desk: Desk, chat: Chat) -> None:
-    """Files in hidden folders may contain text of anybody, and are written without approval."""
+    """Anybody's text can be written into hidden folders without approval, so their files are never followed."""
     kept = desk.root / ".ship/memory/chat.md"
     kept.parent.mkdir()
     kept.write_text(SKILL.format("planted"))

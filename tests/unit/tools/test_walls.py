@@ -210,7 +210,7 @@ async def test_it_inherits_nothing_but_its_outputs(desk: Desk) -> None:
 
 @isolated
 async def test_with_thousands_of_hidden_names_no_command_runs(desk: Desk) -> None:
-    """Bubblewrap takes 9,000 arguments."""
+    """Bubblewrap accepts at most 9,000 arguments, so these names do not fit."""
     for number in range(5_000):
         (desk.root / f".env_{number}").write_text(CANARY)
     assert await desk.failed("cat .env_* seen.txt; echo new > new.txt") == CROWDED
