@@ -1,4 +1,4 @@
-"""Only the call that a person approved runs: with unchanged files, for all calls of a step, and never for a blocked person."""
+"""Only the approved call runs. Tests of changed files, of several calls in one step, and of blocked people."""
 
 from __future__ import annotations
 

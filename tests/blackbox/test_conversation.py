@@ -1,4 +1,4 @@
-"""What people see: access, commands, groups and topics, threads, stops, old turns, overflow, the web and the terminal."""
+"""Texts that people see: access, commands, groups, topics, threads, stops, old turns, overflow, web page and terminal."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ async def test_sighup_gives_a_changed_configuration_to_new_turns(world: World) -
     assert line["details"]["restart"] == ["log.maxMb"]
     gate.set()
     await world.heard("Before.")
-    # The running turn ended with the configuration with which it began.
+    # The running turn used the old configuration until its end.
     assert (world.root / "before.txt").read_text(encoding="utf-8") == "written"
     assert [body["model"] for body in world.model.bodies] == ["claude-sonnet-5-5"] * 2
     world.telegram.say("two")

@@ -142,7 +142,7 @@ async def test_a_bot_for_a_team_is_set_up_in_one_go_and_its_operator_is_who_ran_
 
     world.process.env = {"NO_PROXY": "127.0.0.1"}
     await world.process.start()
-    # The owner gets the greeting of /start, and learns that somebody else asks for access.
+    # The operator gets the greeting of /start, and learns that somebody else asks for access.
     await world.telegram.until(lambda: len(world.texts()) == 2, START_SECONDS)
     assert sum("telegram:2002" in text for text in world.texts()) == 1
     world.telegram.say("/whoami")

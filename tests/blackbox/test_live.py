@@ -144,7 +144,7 @@ async def test_plain_text_is_shown_as_it_comes_and_what_follows_takes_its_place(
         world.telegram.say(name, chat_id=chat)
     world.telegram.say("@shipmate_bot plain", chat_id=GROUP, user_id=7)
     direct = await world.slack.say("plain", channel="D0ANN", user=ANN)
-    for name, root in zip(list(scenes)[6:], roots, strict=True):  # not addressed to the bot
+    for name, root in zip(list(scenes)[6:], roots, strict=True):  # these messages do not address the bot
         await world.slack.say(name, channel=ROOM, user=BOB, thread_ts=root)
     await world.model.until(lambda: world.model.active == 10)
     await time.passes(1.5)

@@ -126,7 +126,7 @@ def test_the_unit_ends_and_reloads_as_the_process_does() -> None:
     assert service["KillSignal"] == "SIGTERM"
     assert int(service["TimeoutStopSec"]) >= 15
     assert service["RestartPreventExitStatus"] == "78"
-    # A command creates all its namespaces at once, so they cannot be restricted.
+    # Bubblewrap creates all namespaces of a command at once, so systemd must not forbid any of them.
     assert "RestrictNamespaces" not in service
     assert service["RuntimeDirectory"] == "shipmate"
     assert service["RuntimeDirectoryPreserve"] == "yes"

@@ -217,7 +217,7 @@ ASKED = re.compile(
     r"|commands\.(?:compacted_figures|model_\w+|no_id|whoami_\w+)|approval\.(?:typed|which)|strangers\.question"
     r"|page\.(?:wants_)?token|web\.wrong_token"
 )
-"""Sentences that may contain technical terms, because only operators or the asking person read them."""
+"""Pattern of keys whose sentences may contain technical terms, because only operators or the asking person read them."""
 HIDDEN = re.compile(
     r"\b(?:JSON|UTC|ULID|tokens?)\b|\{(?:id|key|request)\}|[0-9A-HJKMNP-TV-Z]{26}", re.IGNORECASE
 )

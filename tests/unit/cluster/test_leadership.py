@@ -1,4 +1,4 @@
-"""One of several processes on a database is the leader. A former leader that was frozen writes and sends nothing."""
+"""Of several processes on a database, one leads. A former leader that was frozen writes and sends nothing."""
 
 from __future__ import annotations
 

@@ -188,7 +188,7 @@ def test_nothing_is_lost_and_every_place_is_found_again(words: str, goes_on: boo
 @settings(max_examples=examples(100), deadline=None)
 @given(st.integers(0, 400))
 def test_what_was_long_stays_long_while_it_is_written(end: int) -> None:
-    """So the replacement that a preview shows for a block stays the same."""
+    """A preview shows a replacement for a long block, and must not have to show the block again later."""
     whole = (
         f"So:\n\n```py\n{LONG}\n{LONG}\n```\n\nand\n\n| a | b |\n|---|---|\n" + f"| {'好' * 25} | 1 |\n" * 4
     )

@@ -264,7 +264,7 @@ async def test_a_disk_that_refuses_changes_nothing_and_what_is_there_can_be_forg
 @settings(max_examples=examples(60), derandomize=True, deadline=None)
 @given(st.lists(st.lists(st.sampled_from("abc"), max_size=4), max_size=6))
 def test_no_source_of_what_is_left_goes_missing(versions: list[list[str]]) -> None:
-    """Each remaining line that may repeat a version's words names this version as a source, or an equal line does."""
+    """If a remaining line may repeat words of a version, this line or an equal one names the version as a source."""
     lines: list[str] = []
     sources: list[tuple[int, ...]] = []
     for number, version in enumerate(versions):

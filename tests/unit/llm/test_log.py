@@ -1,4 +1,4 @@
-"""Each request to the model and its answer are logged; the configured model is logged and retried."""
+"""Each request to the model and its answer are logged. The configured model logs its requests and retries them."""
 
 from __future__ import annotations
 

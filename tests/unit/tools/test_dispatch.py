@@ -1,4 +1,4 @@
-"""Every tool call ends in a result: validated, in order, within its time limit and without secrets."""
+"""Every tool call gets a result. Calls are validated, run in order and within a time limit, and results contain no secrets."""
 
 from __future__ import annotations
 
