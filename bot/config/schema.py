@@ -150,8 +150,8 @@ def leaves(settings: Settings) -> dict[str, Any]:
 
 
 def shown_leaves(settings: Settings) -> dict[str, tuple[str, str]]:
-    """Return (value as JSON, description) by full key in ship.json. Secrets are hidden, and so is each value whose key usually
-    has a secret.
+    """Return (value as JSON, description) by full key in ship.json. Secrets are hidden, also values whose keys usually have
+    secrets.
     """
     return {
         key: (_shown(key, value, settings.secrets), " ".join(words.split()))

@@ -162,9 +162,9 @@ class ModelUse(StrictModel):
     model: ModelName | None = None
     """Name of the model."""
     effort: Effort | None = None
-    """Effort of the model; the values are those of `llm.effort`."""
+    """Effort of the model, with the same values as `llm.effort`."""
     thinking: Thinking | None = None
-    """Thinking of the model; the values are those of `llm.thinking`."""
+    """Thinking of the model, with the same values as `llm.thinking`."""
 
 
 class Fallback(StrictModel):
@@ -237,7 +237,7 @@ class Idle(StrictModel):
 
 
 class Compaction(StrictModel):
-    """Replacement of the older part of a conversation by a summary or by the notes about the chat."""
+    """Compaction: a summary, or the notes about the chat, replaces the older part of a conversation."""
 
     enabled: bool = True
     """Compact conversations and take notes automatically. false: only when a person asks for it."""

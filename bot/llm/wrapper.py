@@ -260,7 +260,9 @@ def previews(messages: Sequence[Message]) -> list[Json]:
 
 
 def words_of(content: Any) -> str:
-    """Return a message's content as text. A type in brackets marks tool calls and results, and replaces blocks that have no text."""
+    """Return a message's content as text. A label in brackets precedes tool calls and results, and replaces other blocks
+    without text.
+    """
     if isinstance(content, str):
         return content
     return "\n".join(map(_block_words, content)) if isinstance(content, list | tuple) else ""

@@ -49,7 +49,7 @@ wake-up of the writer delays the thread that answers people.
 """
 PACKED = ".gz"
 TALKATIVE = ("httpx", "httpx2", "httpcore", "httpcore2", "slack_sdk", "slack_bolt", "telegram")
-"""Libraries whose log lines of level INFO contain addresses with a token."""
+"""Libraries that log addresses with a token at the level INFO."""
 
 _OBJECT = 64  # Number of bytes assumed for a value that is no text, without its parts
 to_camel = lru_cache(maxsize=4_096)(_to_camel)
@@ -477,8 +477,8 @@ def describe(error: BaseException) -> str:
 
 
 def json_copy(value: Any) -> Any:
-    """Return a copy of a value as JSON. An object that JSON cannot represent is replaced by its type in brackets. So is a
-    whole value that contains itself or is nested too deeply. Strings are not copied.
+    """Return a copy of a value as JSON. An object that JSON cannot represent is replaced by its type in brackets. A value that
+    contains itself or is nested too deeply is replaced as a whole. Strings are not copied.
     """
     try:
         return to_jsonable_python(value, fallback=_replaced)

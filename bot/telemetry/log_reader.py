@@ -70,7 +70,7 @@ class LogReader:
     wanted: LineFilter = LineFilter()
     unreadable: int = 0
     _places: dict[str, int] = field(default_factory=dict)
-    """Number of bytes that were read so far, by the file's name without `.gz`."""
+    """For each file, the number of bytes read so far. The key is the file's name without `.gz`."""
 
     def lines(self) -> Iterator[tuple[str, Line]]:
         """Yield the selected lines as (text, object), oldest first."""

@@ -39,7 +39,7 @@ def count_characters(words: str) -> int:
 @dataclass(frozen=True, slots=True)
 class Part:
     digest: str
-    end: int  # tokens of the request up to the end of this part
+    end: int  # Number of tokens from the beginning of the request to the end of this part
     ttl: str | None
 
 

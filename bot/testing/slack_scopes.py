@@ -60,7 +60,7 @@ def of_method(method: str) -> frozenset[str]:
 
 
 def of_event(event: str, kind: str | None = None) -> frozenset[str]:
-    """Return the scopes that an event needs for one kind of conversation, or without `kind` for all kinds."""
+    """Return the scopes that an event needs for one kind of conversation; without `kind`, for all kinds."""
     needed = EVENTS[event]
     if isinstance(needed, str):
         return frozenset({needed})

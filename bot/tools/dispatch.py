@@ -38,7 +38,7 @@ UNRECORDED = (
     "This was not run: it cannot be written down now that it begins, and without that a crash could make it run "
     "twice. Tell the person, or try again later."
 )
-LOG_PREVIEW = 4_000  # characters
+LOG_PREVIEW = 4_000  # Max characters of a call's input, and of its result, in a log line
 _SIDE_BY_SIDE: frozenset[Effect] = frozenset({"read", "delegate"})
 _MESSAGE: frozenset[Effect] = frozenset({"message"})
 

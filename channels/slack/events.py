@@ -236,7 +236,7 @@ class HttpEvents:
         misread a slash command that contains the word `payload`.
         """
         try:
-            # The body of an event is JSON, that of a button press a form containing JSON, and that of a slash command a form.
+            # An event is sent as JSON, a slash command as a form, and a button press as a form that contains JSON.
             words = body.decode()
             form = dict(
                 parse_qsl(words, keep_blank_values=True) if content_type != "application/json" else ()

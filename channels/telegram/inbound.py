@@ -385,7 +385,7 @@ def _attachments(message: Json) -> tuple[Attachment, ...]:
 
 
 def origin_of(message: Json, me: User) -> Origin | None:
-    """Return the origin of a forwarded message, or of one sent through an inline bot. Return None if the sender wrote it."""
+    """Return the origin of a message that was forwarded, or sent through an inline bot; None if the sender wrote it."""
     forwarded = message.get("forward_origin")
     if forwarded is not None or OLD_MARKS & message.keys() or message.get("is_automatic_forward"):
         return _origin(forwarded or {}, "forwarded", me)

@@ -447,8 +447,8 @@ class GroupMigrations:
 
     def __init__(self, home: Path, disk: Disk, log: Log) -> None:
         self._file, self._disk, self._log = home / FILE, disk, log
-        self._groups: dict[str, str] = {}  # Id of the former group, by the id of the supergroup
-        self._supergroups: dict[str, str] = {}  # The same pairs by the id of the group
+        self._groups: dict[str, str] = {}  # Keys are ids of supergroups, values ids of their former groups
+        self._supergroups: dict[str, str] = {}  # The reverse: keys are ids of former groups
         self._learning = asyncio.Lock()
 
     def load(self) -> None:

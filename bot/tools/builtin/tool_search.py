@@ -31,7 +31,7 @@ ALIKE = 0.75
 BEGINS = 5
 """Min number of common first characters of two words that count as beginning alike."""
 LONGEST_QUERY = 60
-"""Max words that are used of a query."""
+"""Max words of a query. Further words are ignored."""
 
 # In scripts without spaces, and in scripts whose words change their endings, pairs of characters are compared instead of words.
 _RUNS = regex.compile(

@@ -145,7 +145,7 @@ class Server:
             cache=None,
         )
         async with contextlib.AsyncExitStack() as stack:
-            # Old servers refuse the new handshake, and new servers the old one. If this one fails, the next attempt uses the
+            # Old servers refuse the new handshake, and new servers refuse the old. After a failure, the next attempt uses the
             # other.
             used = self._handshake
             self._handshake = "auto" if used == "legacy" else "legacy"

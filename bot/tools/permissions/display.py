@@ -13,7 +13,7 @@ from bot.words import names, say
 HIDING = frozenset({"Cc", "Cf", "Co", "Cs", "Cn", "Zl", "Zp"})
 """Unicode categories of characters that are invisible or that change how other characters are shown."""
 _BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0")
-"""Invisible letters and marks of other Unicode categories. Variation selectors are handled elsewhere."""
+"""Characters of other categories that are invisible. Variation selectors are handled elsewhere."""
 TAIL = 400
 _MARK = "\ue000"
 """Private-use character that marks placeholders in a text. `visible` escapes it in all other text."""

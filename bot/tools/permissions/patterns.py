@@ -88,7 +88,7 @@ def path_glob(parts: Sequence[str]) -> Callable[[Sequence[str]], bool]:
 @dataclass(frozen=True, slots=True)
 class ResolvedPath:
     """A resolved path. `real` are the path's parts with all links resolved; None if the path cannot be resolved. `forms` are
-    all spellings of the path: as written, and with each link replaced in turn.
+    all spellings of the path: as written, and after each replacement of a link by its target.
     """
 
     real: Parts | None
