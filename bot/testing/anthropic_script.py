@@ -18,7 +18,7 @@ AUTO = "auto"
 
 
 class Halt(enum.Enum):
-    """Fault between two frames of a stream."""
+    """Fault that happens between two frames of a stream."""
 
     CUT = "the connection is cut"
     STALL = "nothing comes any more"

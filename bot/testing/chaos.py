@@ -2,7 +2,7 @@
 
     async with ChaosProxy(server.port, rng=random.Random(7), clock=server.clock) as proxy:
         proxy.chance = 0.02          # each forwarded piece of data breaks its connection with this probability
-        proxy.deafen()               # discard the data of all connections, open or opened before `heal`
+        proxy.deafen()               # discard the data of all connections, also of new ones until `heal`
         proxy.heal()                 # connections opened from now on work; deaf connections stay deaf
         proxy.strand()               # discard all later data of the open connections, as a NAT that lost its entries does
 

@@ -173,7 +173,7 @@ class Jobs(Protocol):
         """
 
     async def listed(self, inbound: Inbound) -> tuple[str, Provenance]:
-        """Return a text that lists the jobs of the chat of `inbound`, and the provenance of the text."""
+        """Return a text that lists the jobs of the chat in which `inbound` was sent, and the provenance of this text."""
 
     async def cancel(self, inbound: Inbound, job: str) -> str:
         """Cancel a job for the sender of a message. Raises `errors.ToolError` if the sender may not cancel it."""

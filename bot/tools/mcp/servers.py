@@ -349,8 +349,8 @@ class Server:
 
 
 class McpServers(ToolCatalog):
-    """The `tools.registry.ToolCatalog` of the MCP servers in ship.json. `questions` asks the person of the turn what a
-    server wants to know.
+    """The `tools.registry.ToolCatalog` of the MCP servers in ship.json. Through `questions`, a server can ask the person of the
+    turn.
     """
 
     def __init__(self, settings: Mcp, **environment: Any) -> None:
