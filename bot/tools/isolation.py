@@ -214,8 +214,7 @@ class Isolation:
     async def check(self) -> None:
         """Raise `errors.ToolError` if bubblewrap is missing, or if no trial run of it has succeeded on this machine."""
         program = self.which("bwrap")
-        # PATH may lead into the project's folder, where a command could have put another program of this name. Do not run that
-        # one.
+        # PATH may lead into the project's folder, where a command could have put such a program.
         if program is None or await asyncio.to_thread(self.code.changeable, Path(program)):
             raise errors.ToolError(MISSING)
         if program in self._works:
@@ -527,9 +526,7 @@ namespace isolates, such as the host of a virtual machine.
 CALLS: Mapping[str, Mapping[str, Sequence[int]]] = tomllib.loads(
     Path(__file__).with_name("syscalls.toml").read_text(encoding="ascii")
 )
-"""For each table of `syscalls.toml`: system calls with their numbers on x86_64 and on aarch64; -1 if the architecture lacks the
-call.
-"""
+"""Tables of system calls, each with its numbers on x86_64 and on aarch64; -1 if the architecture lacks the call."""
 MACHINES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
 """Audit constant of each architecture, and its column in `CALLS`."""
 _MODES = {"chmod": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2, "mknod": 1, "mknodat": 2, "creat": 1}

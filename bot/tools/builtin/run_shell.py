@@ -36,7 +36,7 @@ async def run_shell(
 ) -> str:
     """Run a command until it ends or reaches its time limit. The result contains the exit status and the output."""
     seconds, turn = timeoutMs / 1000, context.current()
-    # A command may print any file that it can read, and any text of the model's context, so its result has their provenance.
+    # A command may print any file that it can read. Files that it writes may also contain any text of the model's context.
     found = await asyncio.to_thread(ports.isolation.guard.of, "", turn.channel)
     printed = taint.usual("run_shell", _adapted(ports)["effects"]) | found
     context.report_provenance(printed)
