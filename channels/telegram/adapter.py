@@ -262,17 +262,17 @@ class TelegramChannel(Channel):
         """Yield a bot with a new connection that has passed a test (`getMe`). A message that is sent again needs such a
         connection. If the test fails, raise `RequestNotSent` or another `TelegramError`.
         """
-        async with self._proofs:
-            bot = self._make_bot(connections=1)
+        async with contextlib.AsyncExitStack() as held:
             try:
-                try:
-                    async with asyncio.timeout(PROOF_SECONDS * self._around.pace):
-                        await bot.initialize()
-                except (bot_api.RequestNotSent, bot_api.OutcomeUnknown, TimeoutError, *bot_api.GARBLED):
-                    raise bot_api.RequestNotSent("a new connection does not answer") from None
-                yield bot
-            finally:
-                await bot.shutdown()
+                # The limit includes the wait for a place. Otherwise the outbox would take a long wait for an unknown outcome.
+                async with asyncio.timeout(PROOF_SECONDS * self._around.pace):
+                    await held.enter_async_context(self._proofs)
+                    bot = self._make_bot(connections=1)
+                    held.push_async_callback(bot.shutdown)
+                    await bot.initialize()
+            except (bot_api.RequestNotSent, bot_api.OutcomeUnknown, TimeoutError, *bot_api.GARBLED):
+                raise bot_api.RequestNotSent("a new connection does not answer") from None
+            yield bot
 
     async def _send(self, bot: bot_api.Bot, message: Outbound) -> Sent:
         if "press" in message.target:

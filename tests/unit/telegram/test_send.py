@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from bot import errors, text
 from bot.system import SystemDisk
 from bot.testing.telegram import refusal
-from channels.telegram import render
+from channels.telegram import adapter, render
 from channels.telegram.adapter import TelegramChannel
 from tests.unit.telegram.bed import GROUP, Bed, message
 
@@ -323,6 +324,22 @@ async def test_a_change_that_fails_says_how(chat: Bed, code: int, description: s
         await chat.channel.edit(message("all of it"), sent.message_id)
     assert type(caught.value) is kind
     assert chat.server.visible()[0].text == "half of …"
+
+
+async def test_repeats_do_not_wait_behind_connections_that_do_not_answer(
+    chat: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A long wait would end in the outbox's timeout, as if the message had perhaps been sent."""
+    monkeypatch.setattr(adapter, "PROOF_SECONDS", 0.5)
+    known = len(chat.server.called("getMe"))
+    chat.server.fail("getMe", action="hang", times=99)
+    again = replace(message("perhaps again"), repeat_of="01BEFORE")
+    ends = await asyncio.gather(*(chat.channel.send(again) for _ in range(60)), return_exceptions=True)
+    assert {type(end) for end in ends} == {errors.DeliveryThrottled}
+    assert len(chat.server.called("getMe")) - known <= 2 * adapter.PROOFS
+    chat.server.faults.clear()
+    await chat.channel.send(again)
+    assert [seen.text for seen in chat.server.visible()] == ["perhaps again"]
 
 
 async def test_a_change_whose_form_is_refused_is_made_plain(chat: Bed) -> None:
