@@ -14,8 +14,8 @@ _STOPS = (signal.SIGINT, signal.SIGTERM)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code. The signal handlers are set before `bot.cli.commands` is imported, because that
-    import takes time.
+    """Run one command and return its exit code. `bot.cli.commands` is imported after the signal handlers are set, because
+    importing it takes time.
     """
     if arguments is None and len(sys.argv) == 1:
         sys.argv += _first_look()
