@@ -177,7 +177,7 @@ _NOTICES = frozenset({ANSWER, LAST_STEP})
 
 def with_system_messages(messages: Sequence[Message]) -> list[Message]:
     """Move the facts that no person can choose (such as times) to messages of the role `system`, and return all
-    messages. Each system message comes before the model's answer, so a later request begins like the previous one.
+    messages. Each system message stays directly before its answer, so that the provider's cache of the previous request applies.
     """
     shown, said, works, mark = list[Message](), list[str](), False, None
     end: Message = {"role": "assistant", "content": ()}

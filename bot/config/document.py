@@ -164,7 +164,7 @@ class FilledDocument:
 def _is_plain(loc: Loc, names: list[str]) -> bool:
     """Return True if the value of a key is never secret."""
     if loc[:2] == ("mcp", "servers"):
-        # Paths and addresses of an MCP server may come from variables and are not secret. The values of `env` and `headers` are
-        # secret.
+        # Other values that come from variables count as secrets. A path or address of an MCP server is no secret, unless the
+        # name of its variable says so.
         return len(loc) > 3 and loc[3] not in {"env", "headers"} and not any(map(is_secret_key, names))
     return any(part in _PLAIN_KEYS for part in loc)

@@ -235,8 +235,8 @@ class Channel(ABC):
         return None
 
     def fetch(self, attachment: Attachment, *, most: int) -> AsyncGenerator[bytes]:
-        """Yield a file (`Manifest.files`) in pieces of up to `FILE_PIECE` bytes, each read on demand. Raises
-        `errors.FileTooLarge` once a file turns out to exceed `most` bytes, `errors.FileGone` or `errors.FileUnreachable`.
+        """Yield the content of an attachment in pieces of up to `FILE_PIECE` bytes, each read on demand. Raises
+        `errors.FileTooLarge` once the file exceeds `most` bytes, `errors.FileGone` or `errors.FileUnreachable`.
         """
         raise errors.FileGone
 

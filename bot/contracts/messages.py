@@ -53,7 +53,7 @@ ANYBODYS = Provenance(taint=Taint.FOREIGN)
 
 
 def unpacked(value: object) -> Provenance:
-    """Return the provenance that `packed` converted to this JSON; `ANYBODYS` if the JSON is invalid."""
+    """Convert JSON made by `packed` back to a provenance. Return `ANYBODYS` if the JSON is invalid."""
     facts = value if isinstance(value, dict) else {"people": value, "taint": "none"}
     people, name = facts.get("people"), str(facts.get("taint")).upper()
     if not isinstance(people, list) or name not in Taint.__members__:

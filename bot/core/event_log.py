@@ -361,7 +361,7 @@ class EventLog(ABC):
         return int(rows[0][0]) if rows else 0
 
     async def facts(self) -> list[tuple[str, str, Json]]:
-        """Return the kind, key and value of each fact."""
+        """Return the kind, key and value of each fact, without the cursors of exports."""
         rows = await self._rows("SELECT * FROM facts WHERE kind <> ? ORDER BY kind, key", CURSOR)
         return [(kind, key, json.loads(value)) for kind, key, value in rows]
 

@@ -205,8 +205,8 @@ class Door:
             self._hooks.append(hooks)
 
     def all(self, name: str, inbound: Inbound | None = None) -> list[Any]:
-        """Return the hook `name` of each feature that implements it and wants messages of this kind. If a hook is a
-        sequence, return its items instead.
+        """Return the features' hooks of this name. With `inbound`, leave out features that do not want messages of its kind.
+        If a hook is a sequence, return its items instead.
         """
         kind = ""
         if inbound is not None:

@@ -48,8 +48,8 @@ class OutboxRow(Queued, kw_only=True):
            ▲                   │
            └─ returned, deferred
 
-    `boot` is the id of the process that is sending the row; "" if the platform did not answer. If that process has ended,
-    the platform is asked whether the message arrived. A row that has ended is removed from the chat's state. `message_id` is
+    `boot` is the id of the process that is sending the row; "" if the platform did not answer the send. In that case, and
+    if the process has ended, the platform is asked whether the message arrived. A row that has ended is removed from the chat's state. `message_id` is
     the platform's id of a preview or progress message. `outdated` is True for a preview that no message will replace.
     """
 

@@ -63,7 +63,9 @@ EXTRACT_AFTER, EXTRACT_CALLS, EXTRACT_ALONE = 5_000, 3, 15_000
 EXTRACT_SHARE = 8
 """Divisor of the message cap. Above the cap, the session memory is updated after cap / divisor new messages."""
 FORK_TOKENS, FORK_RETRIES = 8_192, 3
-"""Max tokens of a fork's answer, and max retries of a summary with a shorter prompt."""
+"""Max tokens of a fork's answer (a fork is a request that copies the chat's prefix), and max number of times that a summary's
+prompt is shortened after an overflow.
+"""
 FAILED = (errors.ShipmateError, MemoryInvalid)
 What = Literal["compaction", "memory"]
 Maker = Literal["memory", "summary"]

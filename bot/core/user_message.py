@@ -264,7 +264,7 @@ FILES_NOTE = (
 
 
 def files_tag(files: Iterable[tuple[Attachment, SeenFile]], nonce: str) -> tags.Tag:
-    """Return the tag that lists the files that were read or are shown to the model. Unread files are left out."""
+    """Return the tag that lists the attached files that were read. Other files are left out."""
     rows = [_row(*one) for one in files if one[1].read]
     return tags.Tag(tags.FILES, tags.lines(rows), FILES_NOTE, nonce)
 

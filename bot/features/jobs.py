@@ -31,7 +31,7 @@ from bot.words import DEFAULT, UTC, paragraph, say, speaking, times
 JOB = "job"  # kind of the `FactSet` events that store jobs
 JOB_SECONDS = 1.0  # interval in seconds between checks for due jobs
 ASK_SECONDS, ASK_AGAIN_SECONDS = 15.0, 60.0
-"""Timeout in seconds of a question to the platform about a person, and seconds until a failed question is repeated."""
+"""Timeout of a request that looks up a person on the platform, and delay before a failed lookup is repeated, in seconds."""
 FAILURES = 3  # number of consecutive failed turns after which a job is paused
 SHORT = 6  # number of letters of a job's short name
 LONGEST = 4_000  # max characters of a job's instructions

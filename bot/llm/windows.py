@@ -61,8 +61,8 @@ class Learned:
 
 
 class LearnedFile(Learned):
-    """Numbers in a JSON file that all providers share. The file is a cache: an unreadable file is ignored, and a failed write is
-    repeated later.
+    """Stores the learned numbers in one JSON file for all providers. The file is a cache: an unreadable file is ignored, and a
+    failed write is repeated later.
     """
 
     def __init__(self, path: Path, provider: str, *, disk: Disk, log: Log) -> None:

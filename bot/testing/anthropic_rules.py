@@ -103,8 +103,8 @@ def error_body(kind: str, message: str, request_id: str, code: str | None = None
 
 @dataclass(slots=True)
 class Leave:
-    """What a request may contain because of the model or of earlier answers: block types that the server has sent (`types`),
-    contents of paused answers (`resumable`), and system messages (`system_role`).
+    """Content that only some requests may have. `types`: block types that the server has sent before. `resumable`: contents
+    of paused answers. `system_role`: True if the model accepts system messages among the others.
     """
 
     version: str = VERSIONS[-1]

@@ -195,7 +195,7 @@ def error_event(
 
 
 def garble(answer: Reply, after: int = 4) -> Reply:
-    """Return the reply with a frame that is not JSON inserted after `after` frames."""
+    """Insert a frame of invalid JSON after the first `after` frames, and return the new reply."""
     return edited(
         answer,
         lambda wire: [

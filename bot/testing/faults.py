@@ -59,7 +59,7 @@ class Faults:
             self.arm(fault)
 
     def arm(self, fault: Fault) -> None:
-        """Arm a fault; only operations after this call are counted."""
+        """Arm a fault. `Fault.at` counts the operations from this call on."""
         if fault.seam in {"channel", "log"}:
             self.faults.append(fault)
             return

@@ -354,7 +354,7 @@ class FileGuard:
         return entry not in self._waiting and (self._known is None or entry in self._known)
 
     def _compare(self) -> list[str]:
-        """Let every instruction file that is not followed wait. Return the paths of the files that did not wait before."""
+        """Mark each instruction file that the bot does not follow as waiting for an operator. Return the newly marked paths."""
         found = self.find_instruction_files().changed.items()
         unvetted = {path: (self._name(path), at) for path, at in found if not self._followed(path, at)}
         news = [path for path, entry in unvetted.items() if entry not in self._waiting]

@@ -242,7 +242,7 @@ class CheckedReply:
         admits = any(language.admits.search(words) for language in languages(words))
         left = self._without(left, done, admits=admits)
         if any(worked for _, worked in done):
-            left = [claim for claim in left if claim.own]  # drop the others, which may repeat a tool's report
+            left = [claim for claim in left if claim.own]  # another claim may repeat a tool's report
         if any(claim.earlier for claim in left):
             before = view.view()
             unfounded = [] if view.head is not None else self._without(left, _performed(before), admits=True)

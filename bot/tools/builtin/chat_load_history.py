@@ -178,7 +178,7 @@ async def _newest(
 
 
 async def _made(ports: ToolPorts, lines: Sequence[ArchiveLine], chat_key: ChatKey) -> dict[int, list[Json]]:
-    """Return the artifacts of the turns that these lines belong to, keyed by the index of each turn's last line.
+    """Return the artifacts of the turns that these lines belong to, by the index in `lines` of each turn's last line.
     Artifacts of other chats are left out, because they cannot be read here.
     """
     places = {line.request_id: place for place, line in enumerate(lines) if line.chat_key == chat_key}
