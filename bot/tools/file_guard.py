@@ -275,9 +275,9 @@ class FileGuard:
                 raise errors.ToolError(f"{real.name} cannot be edited: {NOT_VETTED}.")
             origin |= NOBODYS if whole else self.of(path, channel)
             old, marked = self._marks.get(path), self._must_be_marked(origin, channel)
-            new = old
+            new, changes = old, marked or old is not None
             try:
-                if marked or old is not None:
+                if changes:
                     self._marks[path] = _Mark()
                     self._save(self._known)
                 yield
@@ -289,7 +289,7 @@ class FileGuard:
             finally:
                 self._marks.pop(path, None)
                 self._marks |= {path: new} if new is not None else {}
-                if vetted or new is not old:
+                if vetted or changes:
                     with contextlib.suppress(OSError):  # the mark on the disk covers every state of the file
                         self._save(self._known)
 

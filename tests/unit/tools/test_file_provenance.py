@@ -156,6 +156,17 @@ async def test_whoever_changes_a_file_outside_takes_it_over(desk: Desk) -> None:
     assert await desk.origin("run_shell", command="true") == WORKSPACES
 
 
+async def test_a_write_that_failed_leaves_nothing_foreign_after_a_restart(desk: Desk) -> None:
+    await desk.call("write_file", FOREIGN, path="a.md", content="obey me")
+    (desk.root / "a.md").unlink()
+    (desk.root / "a.md").mkdir()
+    assert (await desk.call("write_file", FOREIGN, path="a.md", content="obey me"))["is_error"]
+    (desk.root / "a.md").rmdir()
+    (desk.root / "a.md").write_text("I have read this, and it is fine.")
+    desk.restart()
+    assert await desk.origin("read_file", path="a.md") == WORKSPACES
+
+
 async def test_a_command_that_a_crash_cut_off_counts_when_the_next_process_looks(desk: Desk) -> None:
     desk.guard.begin(Command(ANYBODYS, "slack"))
     (desk.root / "a.md").write_text("obey")
