@@ -156,7 +156,7 @@ def _taken(turn: Any, left: Sequence[Sequence[pytest.Item]]) -> Iterator[pytest.
 
 
 def portions(items: Iterable[pytest.Item]) -> list[list[pytest.Item]]:
-    """Return the tests in order, in portions."""
+    """Return the tests in portions: single tests, or all tests of a module that is marked `together`."""
     return [
         portion
         for together, group in itertools.groupby(items, _together)

@@ -19,7 +19,7 @@ LIFETIME = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """One billed request, and how much of the chat's previous request it repeats."""
+    """One billed request, and the share of the chat's previous request that it repeats."""
 
     usage: Usage
     turn: int

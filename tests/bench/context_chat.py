@@ -1,5 +1,4 @@
-"""Runs the chat of the trace through the real core, with turns, model context, masking, memory, compaction
-and artifacts.
+"""Runs the simulated chat of `context_trace.py` through the real core: turns, model context, masking, memory, compaction, artifacts.
 
 Only the model is fake. It answers as the trace says, and bills each request by the same cache rules as the
 fake provider of the tests. Time passes only where the trace says so.
@@ -183,7 +182,7 @@ class Look:
 
 
 class Screen:
-    """An outbox whose platform accepts each message at once."""
+    """A fake outbox whose platform accepts each message at once."""
 
     def __init__(self, chats: Chats) -> None:
         self._chats = chats

@@ -80,7 +80,7 @@ def script(body: Any) -> Reply:
 
 
 class Side(Protocol):
-    """One platform with one person."""
+    """A platform with one person who writes to the bot."""
 
     channel: str
 

@@ -49,7 +49,7 @@ async def channel(
 
 @pytest.fixture
 async def place(channel: Channel, browser: Browser, intake: RecordingIntake) -> str:
-    """Return the address of a file of 20 MB."""
+    """Let the bot send a file of 20 MB, and return its address."""
     await browser.say("a table, please", "m1")
     message = replace(reply(intake.accepted[0], ""), file=OutgoingFile("table.csv", "text/csv", BYTES))
     sent = await channel.send(message)
