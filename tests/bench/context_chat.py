@@ -257,7 +257,8 @@ class Chat:
     def _serve(self, agent: AgentDeps) -> None:
         """Create the turns and the runner for the agent, as `bot.lifecycle` does, with a log in memory."""
         clock, ids = self.clock, self._ids
-        nobody: Any = None  # the bench sends no files and no quotes
+        nobody: Any = None  # the bench sends no files
+        everybody: Any = SimpleNamespace(admitted=lambda _, quoted: quoted)
         make = functools.partial(chat.Chat, max_messages=self.limits.max_messages)
         self._event_log = EventLog()
         self._chats = Chats(self._event_log, make, clock=clock, ids=ids)
@@ -274,7 +275,7 @@ class Chat:
             lambda of, turn, to: reply(of, turn, to, self._chats),
             nobody,
             door=door,
-            access=nobody,
+            access=everybody,
         )
         self._runner = Runner(
             agent,
@@ -320,10 +321,14 @@ class Chat:
             raise RuntimeError(f"turn {number}: {status}")
 
     async def _settled(self) -> None:
-        """Wait until all background work is done."""
+        """Wait until all background work is done. Raises RuntimeError if work is left that no task does."""
         held = await self._chats.get(KEY)
-        while (others := asyncio.all_tasks() - {asyncio.current_task()}) or held.open_since is not None:
+        for _ in range(1_000):
+            others = asyncio.all_tasks() - {asyncio.current_task()}
+            if not others and held.open_since is None:
+                return
             await (asyncio.wait(others) if others else asyncio.sleep(0))
+        raise RuntimeError("the turn does not end")
 
     def _inbound(self, number: int, said: str) -> Inbound:
         fields: dict[str, Any] = {
