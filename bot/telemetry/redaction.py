@@ -92,9 +92,6 @@ def forms(secret: str) -> set[str]:
     return {form for form in found if len(form) >= MIN_SECRET}
 
 
-_PACKED = re.compile(r"[A-Za-z0-9+/_-]+")
-
-
 def _long(found: Iterable[str]) -> list[bytes]:
     return sorted({form.encode() for form in found if len(form) >= MIN_SECRET})
 
@@ -161,8 +158,9 @@ class Redactor:
         # Search for the JSON-escaped secret too, because decoding removes only one level of a text that was escaped twice.
         written = {form for secret in clean for form in (secret, json.dumps(secret)[1:-1])}
         self._rendered = _long({_UNSEEN.sub("", form.translate(_UNFORMED)) for form in written})
-        packed = {form for secret in clean for form in text.encodings(secret) if _PACKED.fullmatch(form)}
-        self._joined = [form.translate(_ONE_ALPHABET) for form in _long(packed)]
+        packed = (form.encode() for secret in clean for form in text.encodings(secret))
+        joined = {form.translate(_ONE_ALPHABET, _AROUND.encode()) for form in packed}
+        self._joined = sorted(form for form in joined if len(form) >= MIN_SECRET)
 
     def __call__(self, value: str) -> str:
         if len(value) < self._shortest:

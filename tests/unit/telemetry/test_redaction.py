@@ -333,3 +333,9 @@ def test_what_is_packed_twice_does_not_go_on_at_all() -> None:
 @given(st.text(alphabet="*_~`\\[]()<>|!&#;%41 ab\n\u200b>", max_size=80))
 def test_form_alone_is_left_as_it_is(words: str) -> None:
     assert Redactor([HIDDEN])(words) == words
+
+
+def test_a_token_with_punctuation_is_found_on_two_lines() -> None:
+    token = "123456789:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw"
+    shown = [f"{token[:at]}\n{token[at:]}" for at in range(1, len(token))]
+    assert {Redactor([token])(one) for one in shown} == {"[redacted]"}
