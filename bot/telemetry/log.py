@@ -477,11 +477,11 @@ def describe(error: BaseException) -> str:
 
 
 def json_copy(value: Any) -> Any:
-    """Return a copy of a value as JSON. An object that JSON cannot represent is replaced by its type in brackets. A value that
-    contains itself or is nested too deeply is replaced as a whole. Strings are not copied.
+    """Return a copy of a value as JSON. NaN becomes None, and an object that JSON cannot represent becomes its type in
+    brackets. A value that contains itself or is nested too deeply is replaced as a whole. Strings are not copied.
     """
     try:
-        return to_jsonable_python(value, fallback=_replaced)
+        return to_jsonable_python(value, inf_nan_mode="null", fallback=_replaced)
     except (ValueError, RecursionError):
         return _replaced(value)
 

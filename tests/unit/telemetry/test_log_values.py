@@ -67,6 +67,7 @@ def test_nothing_a_caller_passes_makes_it_raise(make: Make, tmp_path: Path) -> N
     assert log.flush()
     line = lines(tmp_path)[-1]
     assert line["message"] == "lone � surrogate \x00"
+    assert line["details"]["nan"] is None
     assert line["details"]["colour"] == "red"
     assert line["details"]["error"] == "ValueError: <Sulky>"
     assert line["details"]["missing"] == "FileNotFoundError: 2 No such file (x)"
