@@ -98,7 +98,7 @@ def _long(found: Iterable[str]) -> list[bytes]:
 
 def _holds(value: AnyStr, parts: Iterable[AnyStr]) -> bool:
     """Return True if a text contains one of the parts."""
-    for part in parts:  # noqa: SIM110 - every text is searched, and `any` takes three times as long
+    for part in parts:  # noqa: SIM110 - every text is searched, and a loop is faster than `any`
         if part in value:
             return True
     return False
