@@ -30,7 +30,7 @@ help:
 	@echo "make image    the steps of deploy/Dockerfile and its container, behind bubblewrap: Docker is not needed"
 	@echo "make torture  crash points, fuzz, soak, all examples; SEED=123 makes a run again, SHARD=1/4 runs a quarter"
 	@echo "make bench    measurements; BENCH=--json adds a line for machines, BENCH=--full takes half an hour, BENCH='--only restart' a part"
-	@echo "make schema   write .ship/schema, docs/settings.md, docs/commands.md and the tables of docs/logs.md anew"
+	@echo "make schema   write bot/config/schema, docs/settings.md, docs/commands.md and the tables of docs/logs.md anew"
 	@echo "make lock     resolve requirements/*.txt anew (needs uv)"
 	@echo "make clean    remove everything that was built"
 

@@ -78,7 +78,7 @@ async def started(
     names = [name for name in settings.enabled if only is None or name in only]
     http_server.raise_file_limit()
     instance.prepare_home(settings.home)
-    config.write_schema(settings.home / "schema", manifests, environment.disk)
+    config.write_schemas(settings.home, environment.disk)
     with contextlib.ExitStack() as around:
         last_run = around.enter_context(instance.held(settings.home))
         # In a cluster, tokens are not locked: only the leader uses them. A frozen leader's locks would block its successor.

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from bot.contracts.log_kinds import COMMON, KINDS, NULLABLE
+from bot.contracts.log_kinds import NULLABLE
 from bot.telemetry.log import JsonlLog, json_copy, to_camel
 from bot.testing.log import MemoryLog
+from tests.log_kinds import COMMON, KINDS
 
 ROOT = Path(__file__).parents[1]
 PRODUCT = (f"{ROOT / 'bot'}/", f"{ROOT / 'channels'}/")

@@ -34,7 +34,6 @@ from pathlib import Path
 from typer.main import get_command
 
 from bot import cli, config, discovery
-from bot.config import schema
 from bot.contracts.tools import ToolInput
 from bot.core import events, feature
 from bot.features import claims, waiting
@@ -222,7 +221,6 @@ def _make_once() -> None:
     claims.languages("")
     for name in waiting.LANGUAGES:
         waiting.language(name)
-    schema.schemas(manifests)
     bot_api.tls()
     for model in ToolInput.__subclasses__():
         registry.input_schema(model)

@@ -1,4 +1,4 @@
-"""Writes what is generated from the code: pages of `docs/` and the schemas in `.ship/schema` (`make schema`)."""
+"""Writes what is generated from the code: pages of `docs/` and the schemas in `bot/config/schema` (`make schema`)."""
 
 from __future__ import annotations
 
@@ -9,13 +9,11 @@ from typing import Any
 
 import typer
 
-from bot import discovery
 from bot.cli.commands import app
-from bot.config.schema import schemas, write_schema
-from bot.contracts.log_kinds import KINDS
 from bot.features.basics import SECTIONS, usage
-from bot.system import SystemDisk
 from bot.words import say
+from tests.log_kinds import KINDS
+from tests.schemas import schemas
 
 ROOT = Path(__file__).parents[1]
 SETTINGS_HEAD = """# Settings
@@ -37,7 +35,7 @@ def pages() -> dict[str, str]:
 
 
 def _settings() -> str:
-    schema = json.loads(schemas(discovery.manifests())["ship.schema.json"])
+    schema = json.loads(schemas()["ship.schema.json"])
     parts = [SETTINGS_HEAD, *_section("", schema, schema["$defs"])]
     return "\n".join(parts).rstrip() + "\n"
 
@@ -149,6 +147,6 @@ def _option(option: Any) -> str:
 
 
 if __name__ == "__main__":
-    write_schema(ROOT / ".ship" / "schema", discovery.manifests(), SystemDisk())
-    for path, content in pages().items():
+    made = {f"bot/config/schema/{name}": content for name, content in schemas().items()}
+    for path, content in (made | pages()).items():
         (ROOT / path).write_text(content, encoding="utf-8")

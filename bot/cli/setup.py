@@ -178,7 +178,7 @@ class Project:
             disk.replace(ignore, f"{words}{gap}.env\n".encode())
             ignore.chmod(0o644)
             say("wrote  .gitignore (.env)")
-        config.write_schema(home / "schema", self.known, disk)
+        config.write_schemas(home, disk)
         say(f"wrote  {HOME}/schema/")
         if self.values:
             env = self.root / ".env"

@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
-from bot.config.load import HOME, Llm, Settings, allowed, load, must_be_folder, tokens_in_use
-from bot.config.schema import leaves, shown_leaves, write_schema
+from bot.config.load import (
+    HOME,
+    Llm,
+    Settings,
+    allowed,
+    leaves,
+    load,
+    must_be_folder,
+    shown_leaves,
+    tokens_in_use,
+    write_schemas,
+)
 from bot.config.ship_file import Subagents, Transcription, wrong_id, wrong_operator
 
 __all__ = [
@@ -18,7 +28,7 @@ __all__ = [
     "must_be_folder",
     "shown_leaves",
     "tokens_in_use",
-    "write_schema",
+    "write_schemas",
     "wrong_id",
     "wrong_operator",
 ]

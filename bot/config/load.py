@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
-from bot import errors, file_access
+from bot import errors, file_access, text
 from bot.config import ship_file
 from bot.config.document import (
     HIDDEN,
@@ -29,6 +29,7 @@ from bot.config.document import (
     shown,
 )
 from bot.contracts.channel import ChannelSettings, Manifest, is_loopback
+from bot.contracts.environment import Disk
 from bot.contracts.identity import UserRef
 
 FILE = "ship.json"
@@ -178,6 +179,14 @@ def load(
         ),
     }
     return Settings.model_construct(**dict(file) | derived)
+
+
+def write_schemas(home: Path, disk: Disk) -> None:
+    """Write each JSON Schema that is missing or out of date in the folder `.ship`. `make schema` creates the schemas."""
+    for schema in Path(__file__).with_name("schema").iterdir():
+        path, data = home / "schema" / schema.name, schema.read_bytes()
+        if disk.read(path) != data:
+            disk.replace(path, data)
 
 
 def allowed(settings: ChannelSettings) -> tuple[str, ...]:
@@ -394,3 +403,42 @@ def without(line: str, secrets: Iterable[str]) -> str:
     for secret in sorted(secrets, key=len, reverse=True):
         line = line.replace(secret, HIDDEN)
     return line
+
+
+# ------------------------------------------------------------ values in use
+
+
+def leaves(settings: Settings) -> dict[str, Any]:
+    """Return all values by their full key in ship.json, such as `llm.model`."""
+    names = [name for name in (*ship_file.ShipFile.model_fields, "channels") if name != "schema_"]
+    return dict(item for name in names for item in _leaves(to_camel(name), getattr(settings, name)))
+
+
+def _leaves(key: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, BaseModel):
+        value = {to_camel(name): getattr(value, name) for name in type(value).model_fields}
+    elif isinstance(value, tuple) and any(isinstance(one, BaseModel) for one in value):
+        value = dict(enumerate(value))
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield from _leaves(f"{key}.{name}", inner)
+    else:
+        yield key, value
+
+
+def shown_leaves(settings: Settings) -> dict[str, str]:
+    """Return all values as JSON, by their full key in ship.json. Secrets are hidden, also values whose keys usually have
+    secrets.
+    """
+    return {key: _shown(key, value, settings.secrets) for key, value in leaves(settings).items()}
+
+
+def _shown(key: str, value: Any, secrets: frozenset[str]) -> str:
+    parts = key.split(".")
+    private = parts[:2] == ["mcp", "servers"] and {"env", "headers"} & set(parts[3:])
+    if value and (private or any(map(is_secret_key, parts))):
+        return HIDDEN
+    if isinstance(value, frozenset):
+        value = sorted(map(str, value))
+    value = list(value) if isinstance(value, tuple) else value
+    return json.dumps(text.deep(value, lambda words: without(words, secrets)), ensure_ascii=False)

@@ -1,69 +1,21 @@
-"""Reads the table of log kinds (`log_kinds.toml`), from which `docs/logs.md` and the schema of a log line
-are generated.
+"""Facts about log lines from the table of log kinds (`log_kinds.toml`). `make schema` writes `docs/logs.md` and the schema of a
+log line from the same table.
 """
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-from bot.contracts.base import Json
 
 TEXTS = frozenset({"messages", "payload", "input", "result", "stopDetails"})
 """Names of details that contain text of people, of the model or of tools, unless the value is a number."""
-
-
-@dataclass(frozen=True, slots=True)
-class Detail:
-    types: tuple[str, ...]  # JSON types that the detail may have
-    meaning: str
-
-    @classmethod
-    def parse(cls, line: str) -> Detail:
-        types, _, meaning = line.partition(": ")
-        return cls(tuple(types.split("|")), meaning)
-
-
-@dataclass(frozen=True, slots=True)
-class LogKind:
-    meaning: str
-    details: Mapping[str, Detail]
-
-
-def _kinds(table: dict[str, Any]) -> tuple[dict[str, LogKind], dict[str, Detail]]:
-    common = {name: Detail.parse(line) for name, line in table.pop("common").items()}
-    shared, kinds = table.pop("shared"), dict[str, LogKind]()
-    for kind, section in table.items():
-        meaning, names = section.pop("meaning"), section.pop("shared", "").split()
-        lines = section | {name: shared[name] for name in names}
-        kinds[kind] = LogKind(meaning, {name: Detail.parse(line) for name, line in lines.items()})
-    return kinds, common
-
-
-KINDS, COMMON = _kinds(tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8")))
+TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 NULLABLE = {
-    (name, detail)
-    for name, kind in KINDS.items()
-    for detail, told in kind.details.items()
-    if "null" in told.types
+    (kind, detail)
+    for kind, section in TABLE.items()
+    for detail, line in (
+        section | {one: TABLE["shared"][one] for one in section.get("shared", "").split()}
+    ).items()
+    if "null" in line.partition(": ")[0].split("|")
 }
 """Pairs of log kind and detail for which a log line may contain null. Any other detail that is null is left out."""
-
-
-def line_schema(schema: Json) -> Json:
-    """Add the details of each kind to the JSON Schema of a log line, and return the schema."""
-    rules = []
-    for name, kind in KINDS.items():
-        properties = {
-            detail: {"type": list(told.types), "description": told.meaning}
-            for detail, told in (COMMON | dict(kind.details)).items()
-        }
-        details = {"properties": properties, "additionalProperties": False}
-        rules.append(
-            {"if": {"properties": {"kind": {"const": name}}}, "then": {"properties": {"details": details}}}
-        )
-    schema["properties"]["kind"]["enum"] = list(KINDS)
-    return schema | {"allOf": rules}

@@ -91,7 +91,7 @@ class Console:
     parts: Callable[[], Mapping[str, PartHealth]]
     figures: Callable[[], Figures]
     active: Callable[[], Sequence[ActiveChat]]
-    settings: Callable[[], Mapping[str, tuple[str, str]]]
+    settings: Callable[[], Mapping[str, str]]
     """Function that returns the value and the description of each setting, by key."""
     channels: Callable[[], Sequence[str]]
     """Function that returns the names of the channels."""
@@ -340,7 +340,7 @@ class Console:
         return say(f"dashboard.did_{act}", what=text.preview(what, 120))
 
     async def _configuration(self, _: web.Request) -> Found:
-        sections = dict[str, dict[str, tuple[str, str]]]()
+        sections = dict[str, dict[str, str]]()
         for key, shown in (await asyncio.to_thread(self.settings)).items():
             sections.setdefault(key.partition(".")[0], {})[key] = shown
         return {"sections": sections}

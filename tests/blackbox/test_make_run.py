@@ -33,8 +33,9 @@ def clone(tmp_path: Path) -> Path:
     programs.mkdir(parents=True)
     for name in ("Makefile", "pyproject.toml", "hatch_build.py", "ship.json", "Agent.md", ".env.example"):
         shutil.copy(CODE / name, clone / name)
-    for name in ("requirements", "bot/launch", ".ship/schema"):
+    for name in ("requirements", "bot/launch"):
         shutil.copytree(CODE / name, clone / name)
+    (clone / ".ship").mkdir()
     shutil.copy(CODE / ".ship" / ".gitignore", clone / ".ship" / ".gitignore")
     (programs / "python").symlink_to(sys.executable)
     (programs / "shipmate").write_text(STUB, encoding="utf-8")
@@ -96,7 +97,7 @@ async def test_a_fresh_clone_gets_a_folder_beside_it_and_is_read_from_all_the_sa
     assert not any("refused here" in line for line in lines)
     assert (home / "Agent.md").is_file()
     assert any((home / ".ship").glob("*.db"))
-    assert sorted(path.name for path in (clone / ".ship").iterdir()) == [".gitignore", "schema"]
+    assert sorted(path.name for path in (clone / ".ship").iterdir()) == [".gitignore"]
 
 
 async def test_a_command_that_was_given_in_the_clone_does_not_make_it_the_projects_folder(

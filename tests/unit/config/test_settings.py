@@ -134,7 +134,7 @@ def test_what_is_shown_of_them_hides_every_secret(load: Load) -> None:
         },
         KEY | TOKENS | {"TOOL_KEY": "tool-12345678"},
     )
-    shown = {key: value for key, (value, _) in config.shown_leaves(settings).items()}
+    shown = config.shown_leaves(settings)
     assert shown["llm.apiKey"] == shown["channels.pigeon.wingToken"] == "[hidden]"
     assert shown["mcp.servers.tool.env.PLAIN"] == "[hidden]"
     assert shown["dashboard.token"] == "null"

@@ -45,7 +45,7 @@ def console(
     *,
     active: Sequence[ActiveChat] = (),
     waiting: Sequence[OpenLoop] = (),
-    settings: dict[str, tuple[str, str]] | None = None,
+    settings: dict[str, str] | None = None,
     recalls: Recalls | None = None,
     titles: dict[str, str] | None = None,
     said: WrittenArchive | None = None,

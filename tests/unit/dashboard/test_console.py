@@ -232,7 +232,7 @@ async def test_words_of_others_are_no_markup_and_turn_no_line_around(tmp_path: P
         tmp_path,
         said=archive,
         waiting=[asking(EVIL)],
-        settings={"prompt.append": (json.dumps(EVIL), "A `text`."), "llm.apiKey": ("[hidden]", "")},
+        settings={"prompt.append": json.dumps(EVIL), "llm.apiKey": "[hidden]"},
     )
     told = [await show(console, path) for path in ("/conversations/telegram:chat:1", "/errors", "/waiting")]
     for page in told:
@@ -244,7 +244,6 @@ async def test_words_of_others_are_no_markup_and_turn_no_line_around(tmp_path: P
     page = await show(console, "/configuration")
     assert "<script" not in page
     assert "[hidden]" in page
-    assert "A <code>text</code>." in page
     evil = urlencode(dict.fromkeys(("q", "channel", "state", "kind", "level", "days", "by"), EVIL))
     for path in ("/conversations", "/conversations/telegram:chat:1", "/costs", "/costs?by=person", "/errors"):
         page = await show(console, f"{path}{'&' if '?' in path else '?'}{evil}")

@@ -11,14 +11,14 @@ from typing import Any, get_args
 import jsonschema
 import pytest
 
-from bot.config.schema import LogLine
 from bot.contracts.base import Level
-from bot.contracts.log_kinds import COMMON, KINDS
 from bot.telemetry import log as telemetry_log
 from bot.telemetry.log import to_camel
 from bot.testing.log import MemoryLog
 from tests import log_lines
 from tests.gates import parsed
+from tests.log_kinds import COMMON, KINDS
+from tests.schemas import LogLine
 
 from .conftest import Make, lines
 
@@ -74,7 +74,7 @@ def test_what_is_wrong_with_a_line_is_said(kind: str, level: str, details: Any, 
 
 
 def test_the_schema_says_the_same() -> None:
-    made = json.loads((ROOT / ".ship/schema/log-line.schema.json").read_text())
+    made = json.loads((ROOT / "bot/config/schema/log-line.schema.json").read_text())
     line = {"id": "1", "timestamp": "t", "type": "info", "level": "info", "message": "m"}
     check = jsonschema.Draft202012Validator(made)
     assert check.is_valid(line | {"kind": "steer", "details": {"joined": "A", "task": "B"}})
