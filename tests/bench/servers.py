@@ -29,6 +29,8 @@ ANSWER = (
     "Certainly. **Here it is**: the number you asked for is 42, as `answer.txt` has it, and nothing else.\n"
     * 3
 )
+MEMORY = "<memory>\n## Facts\n- The number is 42.\n</memory>"
+SUMMARY = "<summary>\n## Facts\n- The number is 42.\n## Open tasks\n(none)\n</summary>"
 _CHAT = re.compile(r"chat (\d+)\.")
 _NUMBER = re.compile(r"question (\d+),")
 
@@ -130,7 +132,8 @@ class TimedModel(AnthropicServer):
         return await super()._messages(request)
 
     async def _answer(self, request: web.Request, seen: Seen, request_id: str) -> web.StreamResponse:
-        _flight.set(self._board.flights[_chat_of(seen.body)])
+        background = _background(seen.body)
+        _flight.set(Flight(0.0) if background else self._board.flights[_chat_of(seen.body)])
         response = await super()._answer(request, seen, request_id)
         if isinstance(response, web.Response):
             # An answer that is not streamed is written here, so that the time of its last byte is known.
@@ -148,6 +151,8 @@ class TimedModel(AnthropicServer):
         """Check nothing. The checks are for tests; here they would count as time of the tested programs."""
 
     def _say(self, body: Json) -> script.Answer:
+        if background := _background(body):
+            return script.reply(background, delay=self.thinking)
         flight = self._board.flights[_chat_of(body)]
         flight.calls += 1
         flight.asked = flight.asked or _entered.get()
@@ -190,6 +195,13 @@ class _LastSeen(list[script.Frame]):
 def _leaves() -> None:
     flight = _flight.get()
     flight.answered = flight.answered or time.perf_counter()
+
+
+def _background(body: Json) -> str:
+    """Return the answer to a request for the chat's memory or for a summary; "" for a request of a turn."""
+    last = body["messages"][-1]["content"]
+    asked = last if isinstance(last, str) else last[-1].get("text", "")
+    return MEMORY if "<memory_task>" in asked else SUMMARY if "<summary_task>" in asked else ""
 
 
 def _chat_of(body: Json) -> int:
