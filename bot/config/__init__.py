@@ -1,4 +1,4 @@
-"""Reads ship.json and returns either a valid configuration or the list of all its mistakes."""
+"""Reads ship.json and returns either a valid configuration or its mistakes."""
 
 from __future__ import annotations
 

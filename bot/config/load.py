@@ -1,4 +1,4 @@
-"""Loads ship.json, `.env` and the environment into `Settings`, or reports all mistakes at once."""
+"""Loads ship.json, `.env` and the environment into `Settings`, or reports the mistakes."""
 
 from __future__ import annotations
 
@@ -40,12 +40,6 @@ MIN_SECRET = 8
 """Min characters of a secret. Redacting a shorter secret would hide ordinary words."""
 TOO_DEEP = finding(FILE, "too many levels", "at most 100", "simplify it")
 _ON = frozenset({"1", "true", "yes", "on"})
-_MOVED = {
-    "adapters": 'write "channels" in place of it, as in "channels": {"telegram": {"botToken": "${TELEGRAM_BOT_TOKEN}"}}',
-    "start": 'write {"host": …, "port": …} into channels.web',
-    "permissions.exec_shell": "write a rule such as run_shell(git status) into permissions.allow",
-}
-"""Remedies for keys that only ShipMyAgent, Shipmate's predecessor, had in ship.json."""
 _SUBJECT = re.compile(r"^\w+ should (?:be|have) ")
 """Pattern of the beginning of pydantic's error messages, such as “Input should be a valid string”."""
 
@@ -122,7 +116,8 @@ def load(
     *,
     defaults: bool = False,
 ) -> Settings:
-    """Return the configuration of the folder `root`. Raises `errors.ConfigError` with all findings.
+    """Return the configuration of the folder `root`. Raises `errors.ConfigError` with all findings about unknown keys and wrong
+    values. If there are none, the error has all other findings.
 
     `also` is a function of a higher layer that yields further findings. If `defaults` is True, ship.json may be missing. If the
     last run was killed while a command ran, the command may have created hidden files, such as ship.json. These are renamed
@@ -143,12 +138,17 @@ def load(
     secrets = {secret for secret in secrets if len(secret) >= MIN_SECRET}
     mend = "use letters, digits and _ in the name"
     found += [finding(dotted(loc), "${ without a name in }", "${NAME}", mend) for loc in filled.malformed]
-    file = _validated(filled, manifests, root, found)
+    model: Any = ship_file.with_channels(tuple((name, item.settings) for name, item in manifests.items()))
+    words, context = json.dumps(filled.document), {"root": root, "manifests": manifests}
+    try:
+        file = model.model_validate_json(words, by_alias=True, by_name=False, context=context)
+    except ValidationError as error:
+        found += (_explained(dict(one), model, filled) for one in error.errors(include_url=False))
+        raise _refused(found, secrets) from None
     channels: dict[str, ChannelSettings] = {name: getattr(file.channels, name) for name in manifests}
-    state = {name: _state(name, channels[name], item, filled) for name, item in manifests.items()}
-    enabled = tuple(name for name, (on, _) in state.items() if on)
+    state = {name: _channel(name, channels[name], item, filled, found) for name, item in manifests.items()}
     llm = Llm.of(file.llm, env)
-    found += _missing(file, llm, filled, enabled, manifests)
+    found += _missing(file, llm, filled)
     if llm.provider == "anthropic" and not llm.api_key and ("llm", "apiKey") not in filled.missing:
         mend = 'set ANTHROPIC_API_KEY, or provider to "demo"'
         found.append(finding("llm.apiKey", "nothing", "a key", mend))
@@ -158,11 +158,10 @@ def load(
             expected = "a key, since that of llm is not sent elsewhere"
             found.append(finding(dotted(loc), "nothing", expected, "set it"))
     found += _bind("dashboard", file.dashboard.host, file.dashboard.token)
-    for name, manifest in manifests.items():
-        found += _channel(name, channels[name], manifest, filled)
     found += also(file)
     if found:
-        raise errors.ConfigError(*(without(line, secrets) for line in dict.fromkeys(found)))
+        raise _refused(found, secrets)
+    enabled = tuple(name for name, (on, _) in state.items() if on)
     document = without(json.dumps(filled.document, sort_keys=True), secrets)
     derived = {
         "root": root,
@@ -235,28 +234,42 @@ def _bind(key: str, host: str, token: str | None) -> Iterator[str]:
 
 
 def _channel(
-    name: str, settings: ChannelSettings, manifest: Manifest, filled: FilledDocument
-) -> Iterator[str]:
-    """Yield the findings for a channel's ids, address and tokens. A disabled channel may lack tokens."""
+    name: str, settings: ChannelSettings, manifest: Manifest, filled: FilledDocument, found: list[str]
+) -> tuple[bool, str]:
+    """Return True if a channel is enabled, and the reason. Add the mistakes in the channel's section to `found`."""
     for at, entry in enumerate(allowed(settings)):
         loc: Loc = ("channels", name, "allow", at)
         if entry != "*" and (wrong := ship_file.wrong_id(entry, manifest)):
-            yield f"{dotted(loc)}: found {shown(entry, hidden=filled.is_hidden(loc))}; {wrong}"
+            found.append(f"{dotted(loc)}: found {shown(entry, hidden=filled.is_hidden(loc))}; {wrong}")
     if settings.enabled is False:
-        return
+        return False, "ship.json says so"
     if isinstance(host := getattr(settings, "host", None), str):
-        yield from _bind(f"channels.{name}", host, getattr(settings, "token", None))
+        found += _bind(f"channels.{name}", host, getattr(settings, "token", None))
     keys = keys_in_use(settings, manifest)
-    half = settings.enabled is None and any(getattr(settings, token) for token in keys)
-    for token, key in keys.items():
-        if value := getattr(settings, token):
+    values = {token: getattr(settings, token) for token in keys}
+    missing = {loc[2]: variable for loc, variable in filled.missing.items() if loc[:2] == ("channels", name)}
+    half = settings.enabled is None and any(values.values())
+    for token, value in values.items():
+        if value:
             try:
                 ship_file.credential(value)
             except ValueError as error:
-                yield f"channels.{name}.{key}: found [hidden]; {error}"
-        elif half or (settings.enabled and ("channels", name, key) not in filled.missing):
+                found.append(f"channels.{name}.{keys[token]}: found [hidden]; {error}")
+        elif half or (settings.enabled and keys[token] not in missing):
             mend = f"set {variable(name, token)} and refer to it, or set enabled to false"
-            yield finding(f"channels.{name}.{key}", "nothing", "a token", mend)
+            found.append(finding(f"channels.{name}.{keys[token]}", "nothing", "a token", mend))
+    unset = [keys[token] for token, value in values.items() if not value]
+    if settings.enabled is None and unset:
+        where = missing.get(unset[0])
+        return False, f"{where} is not set" if where else f"{unset[0]} is empty"
+    unused = {*token_keys(manifest).values(), *token_keys(manifest, webhook=True).values()} - {*keys.values()}
+    found += (
+        _not_set(loc, where)
+        for loc, where in filled.missing.items()
+        if loc[:2] == ("channels", name) and loc[2] not in unused
+    )
+    reason = "its tokens are set" if manifest.tokens else "it needs no token"
+    return True, "ship.json says so" if settings.enabled else reason
 
 
 def _with_credentials(document: dict[str, Any], manifests: Mapping[str, Manifest]) -> dict[str, Any]:
@@ -277,37 +290,15 @@ def _with_credentials(document: dict[str, Any], manifests: Mapping[str, Manifest
     return {**document, "llm": llm, "channels": channels}
 
 
-def _validated(
-    filled: FilledDocument, manifests: Mapping[str, Manifest], root: Path, found: list[str]
-) -> Any:
-    """Return ship.json as a model. Add the errors of invalid sections and channels to `found`, and use defaults
-    instead, so that the other sections are checked too.
-    """
-    model: Any = ship_file.with_channels(tuple((name, item.settings) for name, item in manifests.items()))
-    words, context = json.dumps(filled.document), {"root": root, "manifests": manifests}
-    try:
-        return model.model_validate_json(words, by_alias=True, by_name=False, context=context)
-    except ValidationError as error:
-        for one in error.errors(include_url=False):
-            if not one["loc"]:  # pydantic names no key if the JSON is nested too deeply
-                raise errors.ConfigError(TOO_DEEP) from None
-            found.append(_explained(dict(one), model, filled))
-            match one["loc"]:
-                case ("channels", str(channel), *_):
-                    filled.document["channels"].pop(channel, None)
-                case (section, *_):
-                    filled.document.pop(str(section), None)
-    filled.document["channels"] = {name: {} for name in manifests} | filled.document.get("channels", {})
-    if filled.document == json.loads(
-        words
-    ):  # defaults do not help: a setting of another package's channel has none
-        raise errors.ConfigError(*dict.fromkeys(found))
-    return _validated(filled, manifests, root, found)
+def _refused(found: Iterable[str], secrets: Iterable[str]) -> errors.ConfigError:
+    return errors.ConfigError(*(without(line, secrets) for line in dict.fromkeys(found)))
 
 
 def _explained(error: dict[str, Any], model: Any, filled: FilledDocument) -> str:
     """Return the finding for an error of pydantic."""
     loc: Loc = error["loc"]
+    if not loc:  # pydantic names no key if the JSON is nested too deeply
+        return TOO_DEEP
     key, kind = dotted(loc), error["type"]
     if unset := next((item for item in filled.missing.items() if item[0][: len(loc)] == loc), None):
         return _not_set(*unset)
@@ -317,7 +308,7 @@ def _explained(error: dict[str, Any], model: Any, filled: FilledDocument) -> str
         near = difflib.get_close_matches(str(loc[-1]).lower().replace("_", ""), names, n=1)
         mend = f'did you mean "{names[near[0]]}"?' if near else "remove it"
         expected = f"one of {', '.join(sorted(known))}" if known else "no key here"
-        return finding(key, "an unknown key", expected, _MOVED.get(key, mend))
+        return finding(key, "an unknown key", expected, mend)
     if kind == "missing":
         return finding(key, "nothing", "a value", f'add "{loc[-1]}"')
     found = shown(error["input"], hidden=filled.is_hidden(loc))
@@ -337,32 +328,14 @@ def _keys_at(model: Any, loc: Loc) -> list[str]:
     return [str(field.alias) for field in model.model_fields.values()]
 
 
-def _state(
-    name: str, settings: ChannelSettings, manifest: Manifest, filled: FilledDocument
-) -> tuple[bool, str]:
-    """Return True if a channel is enabled, otherwise False. Return also the reason."""
-    if settings.enabled is not None:
-        return settings.enabled, "ship.json says so"
-    for token, key in keys_in_use(settings, manifest).items():
-        if not getattr(settings, token):
-            missing = filled.missing.get(("channels", name, key))
-            return False, f"{missing} is not set" if missing else f"{key} is empty"
-    return True, "its tokens are set" if manifest.tokens else "it needs no token"
-
-
-def _missing(
-    file: Any, llm: Llm, filled: FilledDocument, enabled: Iterable[str], manifests: Mapping[str, Manifest]
-) -> Iterator[str]:
-    """Yield a finding for each unset variable that an enabled feature needs."""
+def _missing(file: Any, llm: Llm, filled: FilledDocument) -> Iterator[str]:
+    """Yield a finding for each unset variable that an enabled feature other than a channel needs."""
     for loc, name in filled.missing.items():
         match loc:
+            case ("channels", *_):
+                needed = False
             case ("llm", _, *_):
                 needed = llm.provider == "anthropic"
-            case ("channels", str(channel), key, *_) if channel in manifests:
-                settings, manifest = getattr(file.channels, channel), manifests[channel]
-                tokens = token_keys(manifest) | token_keys(manifest, webhook=True)
-                used = keys_in_use(settings, manifest).values()
-                needed = channel in enabled and (key in used or key not in tokens.values())
             case ("engine", _, *_):
                 needed = file.engine.kind == "postgresql"
             case ("mcp", "servers", server, *_):
@@ -383,11 +356,6 @@ def _warnings(root: Path, filled: FilledDocument, channels: Mapping[str, Channel
     env = root / ".env"
     if env.exists() and env.stat().st_mode & stat.S_IROTH:
         yield ".env: others on this machine can read it; run `chmod 600 .env`"
-    if (root / HOME / "mcp" / "mcp.json").is_file():
-        yield (
-            ".ship/mcp/mcp.json: is not read (ShipMyAgent read it); move its `servers` to mcp.servers of ship.json, where `sse` is "
-            "http, and remove it"
-        )
     for loc in filled.literal:
         yield f"{dotted(loc)}: ship.json contains the secret itself; put it into .env and write ${{NAME}} here"
     for name, settings in channels.items():
