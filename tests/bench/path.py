@@ -1,7 +1,8 @@
 """Counts the files, functions, moves between files, and calls for one plain message: `python -m
 tests.bench.path`. `--files` prints the file names.
 
-The measured message is the third of its chat on Telegram, so imports, prompts and cache filling do not count.
+The measured message is the third of its chat on Telegram, so imports, prompts and cache filling do not count. What the
+gateway calls in an equally long period without a message is subtracted.
 """
 
 from __future__ import annotations
@@ -12,7 +13,10 @@ import json
 import signal
 import sys
 import tempfile
+from collections import Counter
+from collections.abc import Awaitable
 from pathlib import Path
+from typing import NamedTuple
 
 from bot.contracts.base import Json
 from tests.bench.programs import Shipmate, Unanswered
@@ -39,8 +43,18 @@ class Traced(Shipmate):
         self._process.send_signal(number)
 
 
-async def traced(folder: Path) -> Json:
-    """Return the tracer's counts. Raises `Unanswered`."""
+class Count(NamedTuple):
+    """Counts of one message."""
+
+    files: Counter[str]
+    """Calls by file."""
+    functions: Counter[str]
+    moves: Counter[str]
+    calls: int
+
+
+async def traced(folder: Path) -> Count:
+    """Trace one message. Raises `Unanswered`."""
     board = Board()
     model = TimedModel(board)
     await model.start()
@@ -51,19 +65,32 @@ async def traced(folder: Path) -> Json:
         for _ in range(WARM):
             await program.answered(chat)
         await asyncio.sleep(SETTLE_SECONDS)
-        program.signal(signal.SIGUSR1)
-        await program.answered(chat)
-        await asyncio.sleep(SETTLE_SECONDS)
-        program.signal(signal.SIGUSR2)
-        async with asyncio.timeout(WAIT_SECONDS):
-            while not program.file.exists():  # noqa: ASYNC110 - another process writes it
-                await asyncio.sleep(0.05)
+        idle = await _counted(program, asyncio.sleep(0))
+        found = await _counted(program, program.answered(chat))
     except TimeoutError:
         raise Unanswered("the tracer wrote nothing") from None
     finally:
         await program.stop()
         await model.stop()
+    functions: Counter[str] = Counter(found["functions"]) - Counter(idle["functions"])
+    moves: Counter[str] = Counter(found["moves"]) - Counter(idle["moves"])
+    files: Counter[str] = Counter()
+    for name, calls in functions.items():
+        files[name.partition(":")[0]] += calls
+    return Count(files, functions, moves, found["calls"] - idle["calls"])
+
+
+async def _counted(program: Traced, work: Awaitable[object]) -> Json:
+    """Return what the tracer counts during `work` and `SETTLE_SECONDS` after it."""
+    program.signal(signal.SIGUSR1)
+    await work
+    await asyncio.sleep(SETTLE_SECONDS)
+    program.signal(signal.SIGUSR2)
+    async with asyncio.timeout(WAIT_SECONDS):
+        while not program.file.exists():  # noqa: ASYNC110 - another process writes it
+            await asyncio.sleep(0.05)
     found: Json = json.loads(program.file.read_text(encoding="utf-8"))
+    program.file.unlink()
     return found
 
 
@@ -77,10 +104,12 @@ def main() -> None:
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         found = asyncio.run(traced(Path(folder)))
-    counts = ", ".join(f"{found[name]:,} {name}" for name in ("files", "functions", "moves", "calls"))
-    _say(f"one plain message: {counts}")
+    _say(
+        f"one plain message: {len(found.files)} files, {len(found.functions)} functions, "
+        f"{found.moves.total():,} moves, {found.calls:,} calls"
+    )
     if asked.files:
-        for name, calls in sorted(found["by_file"].items(), key=lambda one: -one[1]):
+        for name, calls in found.files.most_common():
             _say(f"{calls:>6}  {name}")
 
 

@@ -1,8 +1,8 @@
 """Runs Shipmate with a tracer of function calls: `python -m tests.bench.traced FILE run --dir DIR`.
 
-SIGUSR1 starts the tracer; SIGUSR2 writes the counts to FILE as one JSON object. The object counts the files
-of `bot` and `channels` that were called, the functions that were called, and the moves (calls from one file
-into another). It also counts all calls of Python functions, including those of libraries.
+SIGUSR1 starts the tracer; SIGUSR2 stops it and writes the counts to FILE as one JSON object: the calls of each function
+of `bot` and `channels`, the moves between their files (calls from one file into another), and the number of calls of
+all Python functions, including those of libraries.
 
 A callback or coroutine that the event loop resumes counts as a call from the event loop.
 """
@@ -14,6 +14,7 @@ import json
 import signal
 import sys
 import threading
+from collections import Counter
 from pathlib import Path
 from types import FrameType
 
@@ -30,9 +31,8 @@ class Tracer:
 
     def __init__(self, file: Path) -> None:
         self._file = file
-        self._files: set[str] = set()
-        self._functions: set[tuple[str, str]] = set()
-        self._moves: dict[tuple[str, str], int] = {}
+        self._functions: Counter[str] = Counter()
+        self._moves: Counter[str] = Counter()
         self._calls = 0
         self._on = False
 
@@ -44,23 +44,16 @@ class Tracer:
         threading.setprofile(self._called)
 
     def _start(self) -> None:
+        self._functions.clear()
+        self._moves.clear()
+        self._calls = 0
         self._on = True
         sys.setprofile(self._called)
 
     def _stop(self) -> None:
         self._on = False
         sys.setprofile(None)
-        moves = sum(count for (caller, called), count in self._moves.items() if caller != called)
-        found = {
-            "files": len(self._files),
-            "functions": len(self._functions),
-            "moves": moves,
-            "calls": self._calls,
-            "by_file": {
-                name: sum(count for (_, called), count in self._moves.items() if called == name)
-                for name in sorted(self._files)
-            },
-        }
+        found = {"calls": self._calls, "functions": self._functions, "moves": self._moves}
         partial = self._file.with_suffix(".partial")
         partial.write_text(json.dumps(found), encoding="utf-8")
         partial.replace(self._file)
@@ -72,14 +65,13 @@ class Tracer:
         name = frame.f_code.co_filename
         if not name.startswith(OURS):
             return
-        self._files.add(name.removeprefix(ROOT))
-        self._functions.add((name, frame.f_code.co_qualname))
+        self._functions[f"{name.removeprefix(ROOT)}:{frame.f_code.co_qualname}"] += 1
         outer = frame.f_back
         while outer is not None and not outer.f_code.co_filename.startswith(OURS):
             outer = outer.f_back
         caller = outer.f_code.co_filename if outer is not None else ""
-        move = caller.removeprefix(ROOT), name.removeprefix(ROOT)
-        self._moves[move] = self._moves.get(move, 0) + 1
+        if caller != name:
+            self._moves[f"{caller.removeprefix(ROOT)}:{name.removeprefix(ROOT)}"] += 1
 
 
 def main() -> None:
