@@ -26,16 +26,14 @@ from bot.contracts.messages import Inbound
 from bot.contracts.model import Model
 from bot.core import feature
 from bot.core.access import Access, Memberships
-from bot.core.agent import AgentDeps, ModelDeps
 from bot.core.archive_files import ChatStore
 from bot.core.attachments import FileReader
-from bot.core.blocks import Estimator
 from bot.core.chat import MODES, Chat, Phase
 from bot.core.chats import TITLE, Chats
 from bot.core.event_log import Alert, EventLog
 from bot.core.exports import ArchiveExport, Exporter
-from bot.core.fallback import Fallback, FallbackModel, ProviderFallbacks
 from bot.core.feature import Door, Runtime
+from bot.core.fit import AgentDeps
 from bot.core.intake import Intake as CoreIntake
 from bot.core.locales import Locales
 from bot.core.operators import Maintenance, OperatorAlerts
@@ -55,8 +53,8 @@ from bot.disk_reserve import DiskReserve
 from bot.http_server import Connections
 from bot.importing import import_ship
 from bot.llm.costs import BudgetedModel, Spending
-from bot.llm.windows import ContextWindows, LearnedFile
-from bot.llm.wrapper import RetryingModel, SystemRoleModel, reply_of
+from bot.llm.models import ContextWindows, Estimator, LearnedFile, ModelDeps
+from bot.llm.wrapper import Fallback, FallbackModel, RetryingModel, SystemRoleModel, reply_of
 from bot.rss_monitor import RssMonitor
 from bot.storage.artifacts import ArtifactStore
 from bot.storage.notes import NoteStore
@@ -480,8 +478,6 @@ def build_model(
     """Return the model with wrappers that record requests, ask fallbacks and enforce budgets."""
     settings, services, door = gateway.settings, gateway.services, gateway.door
     first: Model = door.model(gateway.model)
-    if settings.llm.provider_fallbacks:
-        first = ProviderFallbacks(first)
     model: Model = SystemRoleModel(first, windows)
     if gateway.fallbacks:
         others = [(door.model(one), name) for one, name in gateway.fallbacks]

@@ -15,8 +15,8 @@ from bot import config, errors
 from bot.composition import Gateway
 from bot.contracts.channel import Channel
 from bot.contracts.environment import Log, cancel_all, started
-from bot.core.agent import ModelDeps
 from bot.importing import end_cleanly, remove_backup
+from bot.llm.models import ModelDeps
 from bot.periodic_jobs import PeriodicJob, PeriodicJobs
 
 PAUSE_SECONDS = 1.0  # Timeout in seconds for channels to stop accepting messages

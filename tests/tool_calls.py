@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bot.contracts.base import Json
-from bot.core import blocks
+from bot.llm import blocks
 from bot.tools.dispatch import Dispatcher, Recorder
 
 

@@ -34,13 +34,14 @@ from bot.cli.project import event_log
 from bot.cli.project import model as build_model
 from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey
-from bot.core import blocks, events, transcript
+from bot.core import events, transcript
 from bot.core.chat import chat_of_task
 from bot.core.event_log import EventLog
 from bot.core.events import Event
 from bot.core.recorded_requests import FILE, TROUBLE, RecordedRequests
 from bot.features.replay import rerun
 from bot.features.replay.rerun import Call, RecordedTurn, RerunResult
+from bot.llm import blocks
 from bot.storage.artifacts import ArtifactStore
 from bot.system import SystemClock, SystemDisk, UlidSource
 from bot.telemetry import JsonlLog, LogRedactor, Redactor, turn_scope

@@ -12,10 +12,11 @@ from bot import tags, text
 from bot.contracts.base import Json, Message
 from bot.contracts.messages import NOBODYS, ORIGIN
 from bot.contracts.tools import ToolCall, ToolResult
-from bot.core import blocks, events
+from bot.core import events
 from bot.core.events import Event
 from bot.core.memory import in_plain_words
 from bot.core.removal import Gone, message_without, redacted
+from bot.llm import blocks
 
 LENGTH = frozenset({"max_tokens", "model_context_window_exceeded"})
 """Stop reasons of an answer that hit a length limit."""

@@ -25,7 +25,6 @@ from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.messages import Inbound, Quoted
 from bot.contracts.model import Model
 from bot.core.access import Access, Memberships
-from bot.core.agent import ModelDeps
 from bot.core.chat import Chat, Turn
 from bot.core.chats import Chats, Fact
 from bot.core.event_log import EventLog
@@ -39,6 +38,7 @@ from bot.core.outgoing_files import OutgoingFiles
 from bot.core.services import Services
 from bot.core.summaries import CompactResult
 from bot.core.tasks import TaskEvent
+from bot.llm.models import ModelDeps
 from bot.periodic_jobs import PeriodicJob
 from bot.tools.context import Answer, Questions, Reply
 from bot.tools.context import Question as ToolQuestion

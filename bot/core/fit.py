@@ -7,18 +7,27 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from bot import errors, text
+from bot.contracts.approvals import Approvals, Unattended
 from bot.contracts.base import Json, Message
+from bot.contracts.environment import OperatorNotices
 from bot.contracts.model import ATTACHED, ModelRequest
 from bot.contracts.tools import omission
-from bot.core import blocks, events, view
-from bot.core.agent import MODEL, AgentDeps, Budget, ModelDeps
+from bot.core import events, view
+from bot.core.archive_files import ChatStore
 from bot.core.chat import Chat
 from bot.core.context import RunningTurn
-from bot.core.prompt import Frozen
-from bot.llm import messages_api
+from bot.core.prompt import Frozen, Prompts
+from bot.core.services import Services
+from bot.llm import blocks, messages_api
+from bot.llm.models import MODEL, Budget, ModelDeps
+from bot.tools.dispatch import Dispatcher
+from bot.tools.registry import Registry
+
+if TYPE_CHECKING:
+    from bot.core.tasks import TaskEvent
 
 MOST_HALVINGS = 3
 """Max times per turn that the history is halved before it is cleared."""
@@ -56,6 +65,20 @@ _BAD = frozenset({"overflow", "thinking", "invalid"})
 
 class Withdrawn(errors.TurnFailed):
     """The turn must leave the history. If the turn stayed, every later turn would fail."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentDeps(Services):
+    """The services of the process, and objects that only the agent uses. A reload changes `settings`, `models` and `dispatcher`."""
+
+    models: ModelDeps
+    archive: ChatStore
+    registry: Registry
+    dispatcher: Dispatcher
+    prompts: Prompts
+    alerts: OperatorNotices
+    task_events: Callable[[TaskEvent], object] = lambda _: None
+    approvals: Approvals = field(default_factory=Unattended)
 
 
 @dataclass(frozen=True, slots=True)

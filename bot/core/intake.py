@@ -19,7 +19,6 @@ from bot.contracts.messages import ArchiveLine, Command, Conversation, HistoryQu
 from bot.contracts.model import DEMO, AnsweringModel
 from bot.core import events
 from bot.core.access import Access, request_of
-from bot.core.agent import ModelDeps
 from bot.core.archive_files import ChatStore
 from bot.core.chat import STOPPABLE, Chat, plain
 from bot.core.chats import LONGEST_TITLE, NO_CHAT, TITLE, Chats, Fact
@@ -29,6 +28,7 @@ from bot.core.locales import Locales
 from bot.core.outgoing import is_shown_in
 from bot.core.removal import emptied
 from bot.core.services import Services
+from bot.llm.models import ModelDeps
 from bot.tools.context import Recalls
 from bot.words import Sentence, say, sentence, speaking
 

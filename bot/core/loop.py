@@ -19,13 +19,14 @@ from bot.contracts.environment import off_loop
 from bot.contracts.messages import NOBODYS, ORIGIN, ArchiveLine, Inbound
 from bot.contracts.model import Model, ModelReply, ModelRequest
 from bot.contracts.tools import ToolCall, ToolResult
-from bot.core import attachments, blocks, events, user_message
+from bot.core import attachments, events, user_message
 from bot.core.chat import Phase
 from bot.core.chats import Chats, Fact
 from bot.core.context import INTERRUPTED, LENGTH, RunningTurn
 from bot.core.event_log import EventLog
 from bot.core.fit import Fit, Frame, Withdrawn
 from bot.core.reply import ChatReply, PartialReply
+from bot.llm import blocks
 from bot.tags import SEND, SILENT
 from bot.telemetry import redaction, step_scope
 from bot.tools.builtin.chat_send import promises_more

@@ -14,7 +14,8 @@ from pathlib import Path
 from bot import tags, text
 from bot.contracts.base import Json, Message
 from bot.contracts.messages import ANYBODYS, ORIGIN, Provenance
-from bot.core import blocks, view
+from bot.core import view
+from bot.llm import blocks
 
 SECTIONS = ("What happened", "Facts", "Decisions", "Preferences", "Where we are", "Open tasks")
 OPEN_TASKS, GONE, USED = "open tasks", "gone", "used"

@@ -19,7 +19,7 @@ from bot.core.outgoing import Address, Saying
 from bot.core.services import Services
 from bot.core.summaries import LOOK_SECONDS, Summaries
 from bot.disk_reserve import DiskReserve
-from bot.llm.windows import LearnedFile
+from bot.llm.models import LearnedFile
 from bot.llm.wrapper import RetryingModel
 from bot.periodic_jobs import PeriodicJob
 from bot.rss_monitor import LOOK_EVERY, RssMonitor

@@ -13,11 +13,11 @@ from bot.contracts.approvals import Unattended
 from bot.contracts.base import Json, Message
 from bot.contracts.messages import NOBODYS, ORIGIN, Taint
 from bot.contracts.tools import ToolCall, ToolResult
-from bot.core import blocks, user_message, view
-from bot.core.agent import AgentDeps
-from bot.core.fit import Fit
+from bot.core import user_message, view
+from bot.core.fit import AgentDeps, Fit
 from bot.core.memory import PutBack
 from bot.core.prompt import assemble
+from bot.llm import blocks
 from bot.tools import result_limits
 from bot.tools.builtin.skills import skills_load
 from bot.tools.builtin.tool_search import tool_search

@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 
 from bot.contracts.base import Json, Message
 from bot.contracts.messages import Inbound
-from bot.core import blocks, events, quotes
+from bot.core import events, quotes
 from bot.core.events import Event, EventData
+from bot.llm import blocks
 
 REMOVED = "[message removed]"
 SENDS = "chat_send"

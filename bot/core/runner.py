@@ -20,13 +20,12 @@ from bot.contracts.messages import Inbound, SeenFile
 from bot.core import chat as life
 from bot.core import events, quotes
 from bot.core.access import Access
-from bot.core.agent import EFFORT, MODEL, AgentDeps, ModelDeps, effort_of
 from bot.core.attachments import FileReader
 from bot.core.chat import Chat
 from bot.core.chats import NO_CHAT, Chats, Fact
 from bot.core.event_log import RESTORED, EventLog
 from bot.core.feature import Done, Door
-from bot.core.fit import COLD_AFTER, Fit, Frame, Withdrawn
+from bot.core.fit import COLD_AFTER, AgentDeps, Fit, Frame, Withdrawn
 from bot.core.locales import Locales
 from bot.core.loop import Loop, OlderMessages
 from bot.core.outbox import Outbox
@@ -38,6 +37,7 @@ from bot.core.sqlite_log import LOST
 from bot.core.summaries import CompactResult, Summaries
 from bot.core.tasks import TurnTasks
 from bot.core.user_message import user_message
+from bot.llm.models import EFFORT, MODEL, ModelDeps, effort_of
 from bot.tools.context import ToolExecutionContext
 from bot.words import say, sentence, speaking
 

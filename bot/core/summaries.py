@@ -22,13 +22,13 @@ from bot.contracts.base import Message
 from bot.contracts.environment import cancel_all, ends_within, started
 from bot.contracts.identity import ChatKey
 from bot.contracts.messages import NOBODYS, Provenance, unpacked
-from bot.core import blocks, events, memory, view
-from bot.core.agent import AgentDeps
+from bot.core import events, memory, view
 from bot.core.chat import Chat
 from bot.core.context import LENGTH, ContextEntry, KeptTurn, api_rounds
-from bot.core.fit import COLD_AFTER, Fit
+from bot.core.fit import COLD_AFTER, AgentDeps, Fit
 from bot.core.memory import MemoryInvalid, SessionMemory, TooLong
 from bot.core.reattach import put_back
+from bot.llm import blocks
 from bot.llm.wrapper import reply_of
 from bot.tools.permissions import taint
 from bot.words import sentence

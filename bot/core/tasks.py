@@ -20,8 +20,7 @@ from bot.contracts.environment import cancel_all, ends_within
 from bot.contracts.messages import ANYBODYS, NOBODYS, Inbound, Provenance
 from bot.contracts.model import ModelReply, ModelRequest, ModelStream, Usage
 from bot.contracts.tools import ToolCall, ToolResult
-from bot.core import blocks, events, quotes, view
-from bot.core.agent import sent_manner
+from bot.core import events, quotes, view
 from bot.core.chat import Chat, Turn, chat_of_task
 from bot.core.chats import Chats, Fact
 from bot.core.context import ContextEntry
@@ -29,7 +28,9 @@ from bot.core.event_log import EventLog
 from bot.core.fit import Fit, Frame
 from bot.core.loop import Loop, OlderMessages, Refused
 from bot.core.prompt import Frozen
+from bot.llm import blocks
 from bot.llm.costs import PriceTable
+from bot.llm.models import sent_manner
 from bot.llm.wrapper import ModelWrapper, reply_of, usage_object, words_of
 from bot.telemetry import task_scope
 from bot.tools import context

@@ -24,11 +24,12 @@ from bot.contracts.messages import (
 )
 from bot.contracts.model import ShownFile
 from bot.contracts.tools import INSTRUCTIONS, PICTURES
-from bot.core import blocks, quotes, view
-from bot.core.agent import AgentDeps
+from bot.core import quotes, view
+from bot.core.fit import AgentDeps
 from bot.core.prompt import of_folders
 from bot.core.quotes import SOURCES
 from bot.core.removal import REMOVED
+from bot.llm import blocks
 from bot.storage.notes import SESSION, MemoryOwner
 from bot.tools.builtin.memory import CHAT, ME, origin_of
 from bot.tools.permissions import taint

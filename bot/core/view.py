@@ -15,9 +15,9 @@ from bot.contracts.base import Json, Message
 from bot.contracts.messages import ANYBODYS, ORIGIN
 from bot.contracts.model import ATTACHED, ModelRequest
 from bot.contracts.tools import INSTRUCTIONS, OMISSION, PICTURES, fitting_id
-from bot.core import blocks
 from bot.core.quotes import SOURCES
 from bot.identity_cache import IdentityCache
+from bot.llm import blocks
 
 CACHE = {"type": "ephemeral"}
 HOUR = {"type": "ephemeral", "ttl": "1h"}

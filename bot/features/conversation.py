@@ -17,13 +17,14 @@ from bot.contracts.channel import HomeSection
 from bot.contracts.identity import ChatKey
 from bot.contracts.messages import ORIGIN, Inbound, Quoted
 from bot.contracts.model import ATTACHED
-from bot.core import blocks, events, quotes
-from bot.core.agent import EFFORT, MODEL, ModelDeps, effort_of
+from bot.core import events, quotes
 from bot.core.chat import STOPPABLE, Chat, Phase, plain
 from bot.core.chats import Fact, find_turn
 from bot.core.context import AgentContextStore, KeptTurn
 from bot.core.events import Event, Received, SessionMoved
 from bot.core.feature import Command, Done, Feature, Hooks, Runtime
+from bot.llm import blocks
+from bot.llm.models import EFFORT, MODEL, ModelDeps, effort_of
 from bot.tags import SEND
 from bot.tools.builtin.chat_send import chat_send
 from bot.tools.permissions import taint

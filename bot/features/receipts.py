@@ -10,12 +10,13 @@ from typing import TypeVar
 from bot import text
 from bot.contracts.base import Json
 from bot.contracts.messages import Inbound
-from bot.core import blocks, events
+from bot.core import events
 from bot.core.attachments import STEP as FILE
 from bot.core.chat import Chat, Phase
 from bot.core.chats import Fact, find_turn
 from bot.core.events import Event
 from bot.core.feature import Command, Done, Feature, Hooks, Runtime
+from bot.llm import blocks
 from bot.tools.permissions.display import named
 from bot.words import CATALOGUES, DEFAULT, paragraph, say, times
 

@@ -26,10 +26,10 @@ from bot.contracts.messages import Inbound
 from bot.contracts.model import ModelFacts, ModelReply, ModelRequest, Usage
 from bot.contracts.tools import Effect
 from bot.core import chat, events
-from bot.core.agent import AgentDeps, ModelDeps
 from bot.core.archive_files import ChatStore
 from bot.core.chats import Chats, Fact
 from bot.core.feature import Door
+from bot.core.fit import AgentDeps
 from bot.core.locales import Locales
 from bot.core.outgoing import OutboxRow, Saying
 from bot.core.outgoing_files import OutgoingFiles
@@ -37,7 +37,7 @@ from bot.core.prompt import InstructionFiles, Prompts
 from bot.core.reply import ChatReply
 from bot.core.runner import Runner, Slots, Turns
 from bot.llm.messages_api import body_of
-from bot.llm.windows import ContextWindows, Learned
+from bot.llm.models import ContextWindows, Learned, ModelDeps
 from bot.llm.wrapper import SystemRoleModel
 from bot.storage.artifacts import ArtifactStore
 from bot.storage.notes import NoteStore

@@ -18,13 +18,13 @@ from bot.contracts.base import Json
 from bot.contracts.environment import Ids, Log, Redact
 from bot.contracts.identity import ChatKey
 from bot.contracts.model import ModelReply, ModelRequest, ModelStream
-from bot.core import blocks, events
+from bot.core import events
 from bot.core.events import Event
 from bot.core.exports import Export, Exporter
 from bot.core.feature import Feature, Hooks, Runtime
 from bot.core.recorded_requests import FILE, TROUBLE, RecordedRequest, RecordedRequests
 from bot.identity_cache import IdentityCache
-from bot.llm import messages_api
+from bot.llm import blocks, messages_api
 from bot.llm.wrapper import ModelWrapper, spent
 from bot.periodic_jobs import PeriodicJob
 

@@ -20,13 +20,14 @@ from bot.contracts.base import Message
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.messages import Inbound
 from bot.contracts.tools import ToolCall
-from bot.core import blocks, phrases
+from bot.core import phrases
 from bot.core.chat import Turn, chat_of_task
 from bot.core.chats import Fact
 from bot.core.context import RunningTurn
 from bot.core.events import FactSet, TurnEndState
 from bot.core.feature import Command, Done, Feature, Hooks, Runtime
 from bot.core.phrases import compiled
+from bot.llm import blocks
 from bot.tools.builtin.chat_send import chat_send
 from bot.tools.builtin.work import schedule_create
 from bot.tools.permissions.display import named, quoted

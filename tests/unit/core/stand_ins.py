@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import cast
 
 from bot.config.ship_file import Context
-from bot.core.agent import AgentDeps
+from bot.core.fit import AgentDeps
 from bot.storage.notes import NoteStore
 from bot.system import UlidSource
 from bot.testing.clock import FakeClock

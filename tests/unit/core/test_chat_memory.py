@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.core import blocks, memory
+from bot.core import memory
 from bot.core.memory import MemoryInvalid, PutBack, SessionMemory
+from bot.llm import blocks
 
 WRITTEN = """Here it is:
 <memory>

@@ -13,13 +13,13 @@ from bot import errors
 from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey
 from bot.contracts.model import ModelRequest
-from bot.core import blocks, events
-from bot.core.agent import ModelDeps
+from bot.core import events
 from bot.core.chat import Chat
 from bot.core.events import Event, EventData
 from bot.core.fit import Fit, Frame, Withdrawn
 from bot.core.prompt import Frozen
-from bot.llm.windows import ContextWindows, Learned
+from bot.llm import blocks
+from bot.llm.models import ContextWindows, Learned, ModelDeps
 from bot.testing.log import MemoryLog
 from bot.testing.model import ScriptedModel
 from tests.shares import examples

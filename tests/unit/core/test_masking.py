@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from bot.contracts.base import Json, Message
 from bot.contracts.model import ShownFile
 from bot.contracts.tools import OMISSION, Omission
-from bot.core import blocks
 from bot.core.fit import CROWD, GONE, KEPT_BYTES, crowded, masks, placeholder
+from bot.llm import blocks
 from tests.shares import examples
 
 LONG = "\n".join(f"Zeile {number} 見た 👀" for number in range(60))

@@ -11,13 +11,12 @@ from bot.config.ship_file import Compaction, Context, Idle
 from bot.contracts.base import Message
 from bot.contracts.identity import ChatKey
 from bot.core import events
-from bot.core.agent import ModelDeps
 from bot.core.chat import Chat
 from bot.core.events import Event, EventData
 from bot.core.fit import Fit, Frame
 from bot.core.prompt import Frozen
 from bot.core.summaries import Summaries
-from bot.llm.windows import ContextWindows, Learned
+from bot.llm.models import ContextWindows, Learned, ModelDeps
 from bot.storage.notes import NoteStore
 from bot.system import SystemDisk
 from bot.testing.clock import FakeClock

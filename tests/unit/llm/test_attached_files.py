@@ -11,8 +11,7 @@ from bot import errors
 from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey
 from bot.contracts.model import ModelReply, ModelRequest, ShownFile
-from bot.core import blocks
-from bot.llm import classify
+from bot.llm import blocks, classify
 from bot.llm.wrapper import GONE, AttachedFiles
 from bot.storage.artifacts import ArtifactStore
 from bot.system import SystemDisk, UlidSource

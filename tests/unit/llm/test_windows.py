@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from bot import errors
 from bot.contracts.model import ModelFacts
-from bot.core.agent import Budget
-from bot.llm.windows import ContextWindows, Learned, LearnedFile
+from bot.llm.models import Budget, ContextWindows, Learned, LearnedFile
 from bot.system import SystemDisk
 from bot.testing.disk import Failure, FaultyDisk
 from bot.testing.log import MemoryLog

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from bot.contracts.base import Json
 from bot.contracts.model import ModelRequest, Usage
-from bot.core import blocks
-from bot.core.blocks import Estimator
-from bot.llm.windows import Learned
+from bot.llm import blocks
+from bot.llm.models import RATIOS, Estimator, Learned
 from tests.shares import examples
 
 WORDS = st.text(min_size=1, max_size=200)
@@ -68,7 +67,7 @@ def test_whatever_is_reported_the_ratio_stays_within_bounds(reported: list[int])
     request = asked(user(text("x" * 3_300)))
     for tokens in reported:
         counting.observe(request, Usage(input_tokens=tokens))
-        low, high = blocks.RATIOS
+        low, high = RATIOS
         assert low <= counting.ratio(request.model) <= high
 
 

@@ -1,6 +1,5 @@
 """Content blocks of the Messages API: functions that inspect them, return copies with blocks changed or left out, and
-estimate tokens. Estimates assume that a token has as many characters as with Claude's tokenizer. `Estimator` multiplies the
-estimate by a ratio that it learns from the token usage of the model's answers.
+estimate tokens. Estimates assume that a token has as many characters as with Claude's tokenizer.
 """
 
 from __future__ import annotations
@@ -13,10 +12,9 @@ from typing import Any
 from bot import text
 from bot.contracts.base import Json, Message
 from bot.contracts.environment import Redact
-from bot.contracts.model import ATTACHED, ModelRequest, ShownFile, Usage
+from bot.contracts.model import ATTACHED, ShownFile
 from bot.contracts.tools import ToolCall
 from bot.identity_cache import IdentityCache
-from bot.llm.windows import Learned
 
 THINKING = frozenset({"thinking", "redacted_thinking"})
 LONGEST_OVERLAP, LEAST_OVERLAP, LEAST_VARIED = 4_000, 12, 4
@@ -215,53 +213,3 @@ def tokens(parts: Iterable[Message | Json]) -> float:
     later, because the estimates are cached.
     """
     return sum(_TOKENS.each(parts))
-
-
-SMALLEST_SAMPLE, RATIOS = 200, (0.25, 4.0)
-"""Min estimated tokens of a request that may change the ratio, and range of plausible ratios. Other ratios are ignored."""
-JUMP, SLOWEST = 1.5, 0.1
-"""Max factor by which one answer changes the ratio, and min weight of one answer. The first answers weigh more."""
-
-
-class Estimator:
-    """Estimates tokens: multiplies the plain estimate by the model's ratio. `learned` stores the ratios."""
-
-    def __init__(self, learned: Learned | None = None) -> None:
-        self._learned = learned or Learned()
-        self._ratios: dict[str, tuple[float, float]] = {}
-        """Each model's ratio, and the number of answers from which it was learned."""
-
-    def ratio(self, model: str) -> float:
-        """Return the ratio of actual to estimated tokens; 1.0 for a model that has not answered yet."""
-        if model not in self._ratios:
-            low, high = RATIOS
-            ratio = self._learned.get(model, "tokenRatio") or 0.0
-            known = low <= ratio <= high
-            self._ratios[model] = (ratio, self._learned.get(model, "answers") or 1.0) if known else (1.0, 0.0)
-        return self._ratios[model][0]
-
-    def tokens(self, model: str, *parts: Iterable[Message | Json]) -> int:
-        return round(sum(map(tokens, parts)) * self.ratio(model))
-
-    def request(self, request: ModelRequest) -> int:
-        return self.tokens(request.model, request.system, request.tools, request.messages)
-
-    def text(self, model: str, words: str) -> int:
-        return round(text_tokens(words) * self.ratio(model))
-
-    def observe(self, request: ModelRequest, usage: Usage) -> None:
-        """Learn the model's ratio from the usage of an answer. All input tokens count, cached or not."""
-        actual = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
-        plain = sum(map(tokens, (request.system, request.tools, request.messages)))
-        low, high = RATIOS
-        if plain < SMALLEST_SAMPLE or not low <= actual / plain <= high:
-            return
-        seen = actual / plain
-        ratio = self.ratio(request.model)
-        answers = self._ratios[request.model][1]
-        if answers:
-            seen = min(max(seen, ratio / JUMP), ratio * JUMP)
-        ratio += (seen - ratio) * max(SLOWEST, 1 / (answers + 1))
-        self._ratios[request.model] = (ratio, answers + 1)
-        self._learned.set(request.model, "tokenRatio", round(ratio, 4))
-        self._learned.set(request.model, "answers", min(answers + 1, 1 / SLOWEST))
