@@ -56,14 +56,8 @@ def say_json(value: Any) -> None:
 
 
 def say_raw(line: str) -> None:
-    """Print a line of JSON. On a terminal, control characters are removed. If stdout is not UTF-8, characters
-    outside ASCII are escaped. Otherwise the line is printed unchanged.
-    """
+    """Print a line of JSON. On a terminal, control characters are removed."""
     line = text.one_line(line)
-    try:
-        line.encode(sys.stdout.encoding or "utf-8")
-    except UnicodeEncodeError:
-        line = re.sub(r"[^\x00-\x7f]", lambda match: json.dumps(match[0])[1:-1], line)
     print(text.for_terminal(line) if sys.stdout.isatty() else line)
 
 

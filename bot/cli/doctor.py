@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import io
 import os
-import secrets
-import socket
 import stat
-import tempfile
-import time
 from collections.abc import AsyncIterator, Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
 
 import typer
 
-from bot import configuration, discovery, errors, http_server, instance, text
+from bot import configuration, discovery, errors, instance, text
 from bot.cli import project
-from bot.cli.commands import PYTHON, dependencies
+from bot.cli.commands import PYTHON
 from bot.cli.common import HOME, AsJson, Defaults, Dir, Here, StderrLog, counted, say_rows
 from bot.cli.project import access_list, named_operators
 from bot.config import Settings, tokens_in_use
@@ -28,8 +22,7 @@ from bot.contracts.channel import Finding, Verdict
 from bot.contracts.model import Model
 from bot.core import sqlite_log
 from bot.disk_reserve import space_of
-from bot.features.search import index
-from bot.invocation import command, version_of
+from bot.invocation import version_of
 from bot.system import SystemClock
 from bot.telemetry import LogRedactor
 from bot.tools.context import Answer, Question
@@ -38,27 +31,23 @@ from bot.tools.mcp.servers import START_SECONDS, McpServers
 
 MAX_SKEW_SECONDS = 30.0
 """Max difference in seconds between the clocks of this machine and of a platform."""
-TURN_SECONDS = 180.0
 LOW, VERY_LOW = 0.10, 0.02
 """Min shares of the disk that must be free. Below `LOW` the check warns; below `VERY_LOW` it fails."""
 
-Turn = Annotated[
-    bool, typer.Option("--turn", help="Also run one turn, which asks the model and stays in the log.")
-]
+
+def doctor(root: Dir = Here, defaults: Defaults = False, as_json: AsJson = False) -> None:
+    raise typer.Exit(asyncio.run(_examine(root, defaults=defaults, as_json=as_json)))
 
 
-def doctor(root: Dir = Here, defaults: Defaults = False, as_json: AsJson = False, turn: Turn = False) -> None:
-    raise typer.Exit(asyncio.run(_examine(root, defaults=defaults, as_json=as_json, turn=turn)))
-
-
-async def _examine(root: Path, *, defaults: bool, as_json: bool, turn: bool) -> int:
-    verdicts, settings, wrong = set[str](), None, list[Finding]()
+async def _examine(root: Path, *, defaults: bool, as_json: bool) -> int:
+    verdicts, settings = set[str](), None
     try:
         settings = configuration.load(root, defaults=defaults)
+        lines = _configuration("warn", settings.warnings)
     except errors.ConfigError as error:
-        wrong = _configuration("wrong", error.findings)
+        lines = _configuration("wrong", error.findings)
     redact = LogRedactor(settings.secrets if settings is not None else ())
-    async for one in _findings(root, settings, wrong, turn=turn):
+    async for one in _findings(root, settings, lines):
         verdicts.add(one.verdict)
         facts = {key: redact(value) for key, value in asdict(one).items()}
         remedy = f"; {one.remedy}" if one.remedy else ""
@@ -67,66 +56,27 @@ async def _examine(root: Path, *, defaults: bool, as_json: bool, turn: bool) -> 
     return 78 if "wrong" in verdicts else 75 if "later" in verdicts else 0
 
 
-async def _findings(
-    root: Path, settings: Settings | None, wrong: list[Finding], *, turn: bool
-) -> AsyncIterator[Finding]:
-    """Run the checks. If ship.json is invalid (`wrong`), run only those that need no settings."""
-    yield versions()
+async def _findings(root: Path, settings: Settings | None, lines: list[Finding]) -> AsyncIterator[Finding]:
+    """Run the checks. If ship.json is invalid, run only those that need no settings. `lines` are findings about ship.json."""
+    own = version_of("shipmate", "from a folder, not installed")
+    yield Finding("versions", "ok", f"shipmate {own}, Python {PYTHON}")
+    embedded = settings is None or settings.engine.kind == "embedded"
+    for one in (*lines, *permissions(root), disk(root), *([journal(root)] if embedded else ())):
+        yield one
     if settings is None:
-        for one in (*wrong, *permissions(root), disk(root), *stored(root)):
-            yield one
         return
     yield Finding("configuration", "ok", "ship.json and the environment are valid")
-    log = stored(root) if settings.engine.kind == "embedded" else database(settings)
-    for one in (
-        *_configuration("warn", settings.warnings),
-        *operators(settings),
-        *permissions(root),
-        disk(root),
-        *log,
-    ):
+    for one in (*(() if embedded else database(settings)), *operators(settings), gateway(settings)):
         yield one
     yield await isolation(settings)
-    for one in in_use(settings):
-        yield one
     for part in (model, servers, channels):
         async for one in part(settings):
             yield one
-    if turn:
-        yield await _test_turn(settings)
 
 
 def _configuration(verdict: Verdict, lines: Iterable[str]) -> list[Finding]:
     parts = (line.partition(": ") for line in lines)
     return [Finding("configuration", verdict, key, rest) for key, _, rest in parts]
-
-
-async def _test_turn(settings: Settings) -> Finding:
-    """Start a gateway, send it a message from the terminal's channel, and check the answer."""
-    import bot.app  # imports every library of the gateway
-
-    word, answer, began = secrets.token_hex(3), io.StringIO(), time.monotonic()
-    try:
-        with tempfile.TemporaryFile("w+", encoding="utf-8") as asked:
-            asked.write(f"This is a test by `shipmate doctor`. Answer with this word alone: {word}\n")
-            asked.seek(0)
-            async with asyncio.timeout(TURN_SECONDS):
-                await bot.app.chat(settings.root, stdin=asked, stdout=answer, chat_id="doctor")
-    except errors.ShipmateError as error:
-        return Finding("turn", "wrong", str(error))
-    except TimeoutError:
-        return Finding("turn", "later", f"no answer within {TURN_SECONDS:g} s", "see `shipmate logs`")
-    if word in answer.getvalue():
-        return Finding("turn", "ok", f"answered within {time.monotonic() - began:.1f} s")
-    return Finding("turn", "wrong", f"not answered: {answer.getvalue().strip()}", "see `shipmate logs`")
-
-
-def versions() -> Finding:
-    if missing := [name for name in dependencies() if not version_of(name, "")]:
-        remedy = "install shipmate again, with pip"
-        return Finding("versions", "wrong", f"not installed: {', '.join(missing)}", remedy)
-    own = version_of("shipmate", "from a folder, not installed")
-    return Finding("versions", "ok", f"shipmate {own}, Python {PYTHON}")
 
 
 def operators(settings: Settings) -> Iterator[Finding]:
@@ -185,20 +135,15 @@ def database(settings: Settings) -> Iterator[Finding]:
     yield Finding("cluster", "ok", "; ".join(found) or "no process is running")
 
 
-def stored(root: Path) -> Iterator[Finding]:
-    """Check that the log of the chats and the search index are readable."""
-    log, search = root / HOME / sqlite_log.FILE, root / HOME / index.FILE
-    damage = sqlite_log.damage(log) if log.is_file() else None
-    why = index.verdict(search) if search.is_file() else None
-    if damage:
+def journal(root: Path) -> Finding:
+    """Check that the log of the chats is readable."""
+    path = root / HOME / sqlite_log.FILE
+    if not path.is_file():
+        return Finding("journal", "ok", "none yet")
+    if damage := sqlite_log.damage(path):
         remedy = f"stop Shipmate, keep a copy of {HOME}, and restore a backup"
-        yield Finding("journal", "wrong", f"it cannot be used: {damage}", remedy)
-    if why:
-        yield Finding("search index", "warn", why, f"run `{command('index rebuild', root)}`: nothing is lost")
-    for part, path, trouble in (("journal", log, damage), ("search index", search, why)):
-        if not trouble:
-            size = f"intact, {text.byte_count(path.stat().st_size)}" if path.is_file() else "none yet"
-            yield Finding(part, "ok", size)
+        return Finding("journal", "wrong", f"it cannot be used: {damage}", remedy)
+    return Finding("journal", "ok", f"intact, {text.byte_count(path.stat().st_size)}")
 
 
 async def isolation(settings: Settings) -> Finding:
@@ -214,35 +159,19 @@ async def isolation(settings: Settings) -> Finding:
     return Finding("isolation", "ok", "bubblewrap")
 
 
-def in_use(settings: Settings) -> Iterator[Finding]:
-    """Check that no process uses the folder, a token or a port, except a gateway of this folder."""
+def gateway(settings: Settings) -> Finding:
+    """Check that no process uses a token, except a gateway of this folder."""
     if instance.is_held(settings.home):
-        yield Finding("gateway", "ok", "running in this folder")
-        return
-    found: list[Finding] = []
+        return Finding("gateway", "ok", "running in this folder")
     tokens = tokens_in_use(settings.channels, discovery.manifests(), settings.enabled)
     try:
         with instance.tokens_held(tokens, settings.root):
-            pass
+            return Finding("gateway", "ok", "not running; its folder and tokens are free")
     except (errors.Unavailable, errors.ConfigError) as error:
         key, _, rest = str(error).partition(": ")
-        verdict: Verdict = "later" if isinstance(error, errors.Unavailable) else "wrong"
-        found.append(Finding(key, verdict, *rest.split("; ", 1)))
-    servers: dict[str, Any] = {f"channels.{name}.port": settings.channels[name] for name in settings.enabled}
-    if settings.dashboard.enabled:
-        servers["dashboard.port"] = settings.dashboard
-    for key, one in servers.items():
-        if getattr(one, "port", 0) and "port" in one.model_fields_set:
-            try:
-                socket.create_server(
-                    (one.host, one.port), family=socket.AF_INET6 if ":" in one.host else socket.AF_INET
-                ).close()
-            except OSError as error:
-                pid = http_server.port_owner(one.port)
-                by = f" by process {pid}" if pid else ""
-                words = f"{one.port} on {one.host} is taken{by} ({error.strerror})"
-                found.append(Finding(key, "later", words, "stop it, or set another port"))
-    yield from found or [Finding("gateway", "ok", "not running; its folder, tokens and ports are free")]
+        return Finding(
+            key, "later" if isinstance(error, errors.Unavailable) else "wrong", *rest.split("; ", 1)
+        )
 
 
 async def model(settings: Settings) -> AsyncIterator[Finding]:
@@ -255,12 +184,10 @@ async def model(settings: Settings) -> AsyncIterator[Finding]:
     try:
         await asked.check()
         yield Finding("model key", "ok", "the provider accepts it")
-        prices = configuration.prices_of(llm)
         uses = {"llm.model": llm.model, "llm.fastModel": llm.fast_model}
         uses |= {f"llm.purposes.{one}.model": use.model for one, use in llm.purposes.items() if use.model}
         for key, name in uses.items():
-            window = llm.context_window if key == "llm.model" else None
-            yield await _describe_model(asked, key, name, window, prices.million(name))
+            yield await _describe_model(asked, key, name, llm.context_window if key == "llm.model" else None)
     except errors.ModelRefused as error:
         remedy = "set llm.apiKey to a valid one"
         yield Finding("model key", "wrong", f"the provider refuses it: {error}", remedy)
@@ -273,22 +200,17 @@ async def model(settings: Settings) -> AsyncIterator[Finding]:
         await asked.close()
 
 
-async def _describe_model(
-    asked: Model, key: str, name: str, configured: int | None, price: tuple[float, float] | None
-) -> Finding:
+async def _describe_model(asked: Model, key: str, name: str, configured: int | None) -> Finding:
     try:
         window = configured or (await asked.facts(name)).window
     except errors.ModelUnknown as error:
         return Finding(key, "wrong", f"the provider does not have {name}: {error}", "name one that it has")
     except errors.ModelError as error:
         return Finding(key, "later", f"the provider does not describe {name}: {error}", "try again")
-    costs = "price unknown"
-    if price is not None:
-        costs = f"${price[0]:g} and ${price[1]:g} a million tokens read and written"
     if window is None and key == "llm.model":
         remedy = "set llm.contextWindow to the number of tokens"
-        return Finding(key, "warn", f"{name}, {costs}; its context window is unknown", remedy)
-    return Finding(key, "ok", f"{name}{f', reads {window:,} tokens' if window else ''}, {costs}")
+        return Finding(key, "warn", f"{name}; its context window is unknown", remedy)
+    return Finding(key, "ok", f"{name}{f', reads {window:,} tokens' if window else ''}")
 
 
 class _NobodyAsked:

@@ -5,16 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
-import shutil
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from bot import errors, text
+from bot import errors
 from bot.cli.common import (
     HOME,
     AsJson,
@@ -42,8 +40,6 @@ from bot.telemetry.usage import UsageTotals, details_of, epoch_ms, total_of
 FOLLOW_FROM = 20
 """Number of existing lines that `--follow` shows first. Then it waits for new lines."""
 POLL_SECONDS = 0.2
-COLOURS = {"debug": "2", "action": "36", "warn": "33", "error": "31"}
-"""SGR colour codes of the log levels, for terminals."""
 SHOWN = [
     "purpose",
     "model",
@@ -71,8 +67,8 @@ def logs(
     as_json: AsJson = False,
 ) -> None:
     hint_of_folder(root)
-    start = "" if since is None else timestamp(moment(since).timestamp())
-    request = None if request is None else request.upper()
+    start = timestamp(moment(since).timestamp()) if since else ""
+    request = request and request.upper()
     wanted = LineFilter(chat, request, LEVELS.get(level or "", 0), start)
     reader = LogReader(root / HOME / "logs", SystemDisk(), wanted)
     found: Iterable[tuple[str, Line]]
@@ -80,41 +76,30 @@ def logs(
         found = reader.newest(FOLLOW_FROM)
     else:
         found = reader.of_request(request) if request is not None and not follow else reader.lines()
-    show = (lambda raw, _: say_raw(raw)) if as_json else _printer(full=full)
-    count = 0
-    for count, (raw, line) in enumerate(found, 1):  # noqa: B007 - the count is used after the loop
-        show(raw, line)
-    if not count and not follow and (chat or request):
+    if not _show(found, full=full, as_json=as_json) and not follow and (chat or request):
         complain(f"The log has no line of {chat or request}.")
     _report_unreadable(reader)
     with contextlib.suppress(KeyboardInterrupt):
         while follow:
-            for raw, line in reader.lines():
-                show(raw, line)
+            _show(reader.lines(), full=full, as_json=as_json)
             sys.stdout.flush()
             asyncio.run(SystemClock().sleep(POLL_SECONDS))
+
+
+def _show(found: Iterable[tuple[str, Line]], *, full: bool, as_json: bool) -> int:
+    """Print log lines, and return their number."""
+    count = 0
+    for count, (raw, line) in enumerate(found, 1):  # noqa: B007 - the count is returned
+        if as_json:
+            say_raw(raw)
+        else:
+            say(_rendered(line, full=full))
+    return count
 
 
 def _report_unreadable(reader: LogReader) -> None:
     if reader.unreadable:
         complain(f"{counted(reader.unreadable, 'line')} could not be read, and are left out.")
-
-
-def _printer(*, full: bool) -> Callable[[str, Line], None]:
-    """Return a function that prints a log line for a person. On a terminal it colours the line and, unless
-    `full` is set, cuts it to the terminal's width.
-    """
-    terminal = sys.stdout.isatty()
-    width = shutil.get_terminal_size().columns if terminal and not full else None
-    colours = COLOURS if terminal and not os.environ.get("NO_COLOR") else {}
-
-    def show(_raw: str, line: Line) -> None:
-        words = text.for_terminal(_rendered(line, full=full))
-        words = words if width is None else fitted(words, width)
-        colour = colours.get(str(line.get("level")))
-        print(f"\x1b[{colour}m{words}\x1b[0m" if colour else words)
-
-    return show
 
 
 def _rendered(line: Line, *, full: bool) -> str:
@@ -136,17 +121,6 @@ def _rendered(line: Line, *, full: bool) -> str:
         json.dumps(details, ensure_ascii=False) if details else "",
     ]
     return " ".join(filter(None, parts))
-
-
-def fitted(words: str, width: int) -> str:
-    """Return a line cut to the number of columns of a terminal. A wide character takes two columns."""
-    cut, used = "", 0
-    for one in text.graphemes(words[: 8 * width]):
-        used += text.width(one)
-        if used > width:
-            return f"{cut}…"
-        cut += one if used < width else ""
-    return words
 
 
 def trace(
