@@ -9,11 +9,10 @@ import csv
 import io
 import itertools
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import KW_ONLY, dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
 
 import jiter
-from markdown_it.token import Token
 
 from bot import errors, text
 from bot.contracts.channel import ReadingLimits
@@ -25,7 +24,7 @@ from bot.core.chat import Chat
 from bot.core.chats import Chats, Fact
 from bot.core.events import StoredFile
 from bot.core.outgoing import Address
-from bot.core.outgoing_files import OutgoingFiles, shown_name
+from bot.core.outgoing_files import OutgoingFiles
 from bot.llm import blocks
 from bot.markdown import parser
 from bot.tags import SEND, SILENT
@@ -240,14 +239,7 @@ def _aloud(words: str) -> str:
 
 _BEFORE = re.compile(r"[ \t]*(?:(?:[-+*]|\d{1,9}[.)])[ \t]+)*")
 """Pattern for list markers and spaces on a line before a block."""
-_LINE_END = re.compile(r"\r\n?|\n")
-_NAME = r"[\w.-]*\w\.[A-Za-z]\w{0,7}"
-_NAMED = re.compile(rf"(?:^|[\s\"'=:/])({_NAME})(?=[\"'\s]|$)")
-"""Pattern for a file name after the language in a code block's first line."""
-_TITLED = re.compile(
-    rf"\s*(?:#|//|--|;|/\*|<!--)\s*(?:[Ff]ile(?:name)?:\s*)?(?:[\w.-]+/)*({_NAME})\s*(?:\*/|-->)?\s*"
-)
-"""Pattern for a first line of code that is a comment with the file's name."""
+_LINE_END = re.compile(r"\r\n?|\n|$")
 _FORMULA = re.compile(r"[=@\t＝＠]|[-+－＋](?!$|[\d.,]+ ?[%\w]{0,3}$)")
 """Pattern for the beginning of a cell that a spreadsheet program would run as a formula."""
 _ENDINGS = dict(
@@ -260,25 +252,14 @@ _ENDINGS = dict(
 )
 """Maps a language to its file name extension, if the extension differs from the language's name."""
 _OWN_ENDING = re.compile(r"[a-z][a-z0-9]{0,5}")
-_BLOCKS, _CELLS = parser(), parser()
+_BLOCKS = parser()
 _BLOCKS.core.ruler.enableOnly(["normalize", "block"])
-_MARK = re.compile(r"[*_~`\[\\<&]")
-_BREAK = re.compile(r"<br ?/?>")
-LONGEST_NAMED = 200
-"""Max characters of a line that is searched for a file name."""
-FIRST = 3
-"""Max rows of a table, besides its head, that the message itself shows."""
-NARROWEST = 4
-"""Min width of a table column that is shown in the message, in terminal cells."""
-LONGEST_CELL = 500
-"""Max characters of a table cell from which Markdown is removed. Longer cells are copied unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shortened:
-    """A text in which a line with the file's name replaces each passage that became a file. `at` converts an offset in the
-    original text into one in `words`. For an offset in a replaced passage, `at` returns the end of the line that replaces
-    the passage.
+    """A text in which a sentence with the file's name replaces each passage that became a file. `at` converts an offset in
+    the original text into one in `words`. For an offset in a replaced passage, `at` returns the end of the sentence.
     """
 
     words: str
@@ -301,22 +282,6 @@ class Shortened:
         return place + moved
 
 
-@dataclass(frozen=True, slots=True)
-class _Block:
-    """A passage that may become a file. `markdown` is its Markdown, `body` the content of the file."""
-
-    start: int
-    end: int
-    markdown: str
-    body: str
-    name: str
-    mime_type: str
-    lines: int
-    columns: int = 0
-    rows: Sequence[Sequence[str]] = ()
-    open: bool = False
-
-
 def shortened(words: str, limits: ReadingLimits | None, *, goes_on: bool = False) -> Shortened:
     """Return a Markdown text in which the blocks that exceed these limits have become files. If `goes_on` is True, the text
     is unfinished, and a code block that is still open at its end may become a file too.
@@ -325,29 +290,24 @@ def shortened(words: str, limits: ReadingLimits | None, *, goes_on: bool = False
         return Shortened(words)
     pieces, files, moves = list[str](), list[OutgoingFile](), list[tuple[int, int, int]]()
     done = length = 0
-    for block in _blocks(words):
-        long = block.lines > limits.lines or len(block.markdown) > limits.characters
-        if not (long or block.columns > limits.columns) or (block.open and not goes_on):
-            continue
-        name, used = shown_name(block.name), {file.name for file in files}
-        stem, dot, ending = name.rpartition(".")
-        numbered = (f"{stem}-{number}{dot}{ending}" for number in itertools.count(2))
-        name = next(one for one in itertools.chain([name], numbered) if one not in used)
-        label = say("delivery.table_as_file" if block.columns else "delivery.code_as_file", name=name)
-        if first := _first_rows(block.rows, limits.columns):
-            indent = block.start - words.rfind("\n", 0, block.start) - 1
-            label = f"\n{' ' * indent}".join([*first, "", label])
-        pieces += [words[done : block.start], label]
-        length += block.start - done + len(label)
-        done = block.end
-        moves.append((block.start, block.end, length))
-        files.append(OutgoingFile(name, block.mime_type, block.body.encode(), markdown=block.markdown))
+    for start, end, file in _long_blocks(words, limits, goes_on=goes_on):
+        stem, _, ending = file.name.partition(".")
+        count = sum(one.mime_type == file.mime_type and one.name.endswith(f".{ending}") for one in files)
+        name = f"{stem}-{count + 1}.{ending}" if count else file.name
+        label = say(f"delivery.{stem}_as_file", name=name)
+        pieces += [words[done:start], label]
+        length += start - done + len(label)
+        done = end
+        moves.append((start, end, length))
+        files.append(replace(file, name=name))
     return Shortened("".join([*pieces, words[done:]]), tuple(files), tuple(moves))
 
 
-def _blocks(words: str) -> Iterator[_Block]:
-    """Yield the code blocks and tables of a text, except those inside quotes."""
-    ends = [*(found.start() for found in _LINE_END.finditer(words)), len(words)]
+def _long_blocks(
+    words: str, limits: ReadingLimits, *, goes_on: bool
+) -> Iterator[tuple[int, int, OutgoingFile]]:
+    """Yield start, end and file of each code block and table that exceeds the limits, except those inside quotes."""
+    ends = [found.start() for found in _LINE_END.finditer(words)]
     starts = [0, *(found.end() for found in _LINE_END.finditer(words))]
     quotes = 0
     tokens = iter(_BLOCKS.parse(words))
@@ -355,112 +315,43 @@ def _blocks(words: str) -> Iterator[_Block]:
         quotes += {"blockquote_open": 1, "blockquote_close": -1}.get(token.type, 0)
         if token.type not in {"fence", "table_open"} or token.map is None or quotes:
             continue
-        first, end = token.map
-        begun = _BEFORE.match(words, starts[first])
-        start = begun.end() if begun is not None else starts[first]
+        begun, end = _BEFORE.match(words, starts[token.map[0]]), ends[token.map[1] - 1]
+        start = begun.end() if begun is not None else starts[token.map[0]]
         if token.type == "fence":
-            yield _code(token, start, ends[end - 1], words)
+            body = token.content.removesuffix("\n") + "\n"
+            last = words[:end].rpartition("\n")[2].strip()
+            closed = last.startswith(token.markup) and not last.strip(token.markup[0])
+            is_open = not (closed and words.find("\n", start, end) >= 0) and not words[end:].strip()
+            markdown = f"{token.markup}{token.info}\n{body}{token.markup}"
+            if goes_on or not is_open:
+                end, name = len(words) if is_open else end, _code_name(token.info)
+                file = OutgoingFile(name, "text/plain", body.encode(), markdown=markdown)
+                too_long = body.count("\n") > limits.lines or len(markdown) > limits.characters
+                yield from [(start, end, file)] if too_long else ()
             continue
         rows = list[list[str]]()
         for cell in itertools.takewhile(lambda one: one.type != "table_close", tokens):
             if cell.type == "tr_open":
                 rows.append([])
             elif cell.type == "inline":
-                rows[-1].append(_plain(cell.content))
-        yield _table(rows, start, ends[end - 1], words)
+                rows[-1].append(cell.content)
+        widths = [max(map(text.width, column)) for column in zip(*rows, strict=True)]
+        wide = sum(widths) + 3 * (len(widths) - 1) > limits.columns
+        markdown = "\n".join(line.strip() for line in words[start:end].splitlines())
+        if wide or len(rows) > limits.lines or len(markdown) > limits.characters:
+            yield start, end, OutgoingFile("table.csv", "text/csv", _csv(rows), markdown=markdown)
 
 
-# ------------------------------------------------------------ code
-
-
-def _code(fence: Token, start: int, end: int, words: str) -> _Block:
-    body = fence.content.removesuffix("\n") + "\n"
-    last = words[:end].rpartition("\n")[2].strip()
-    closed = last.startswith(fence.markup) and not last.strip(fence.markup[0])
-    is_open = not (closed and words.find("\n", start, end) >= 0) and not words[end:].strip()
-    return _Block(
-        start,
-        len(words) if is_open else end,
-        f"{fence.markup}{fence.info}\n{body}{fence.markup}",
-        body,
-        _code_name(fence.info.strip()[:LONGEST_NAMED], fence.content.partition("\n")[0]),
-        "text/plain",
-        body.count("\n"),
-        open=is_open,
-    )
-
-
-def _code_name(info: str, first: str) -> str:
-    """Return the file name in the fence's information or in a comment on the first line; else a name made from the language."""
-    titled = _TITLED.fullmatch(first) if len(first) <= LONGEST_NAMED else None
-    if named := _NAMED.search(info) or titled:
-        return named[1]
-    language = (info.split() or [""])[0].lower().strip("{}.:")
+def _code_name(info: str) -> str:
+    language = (info[:100].split() or [""])[0].lower().strip("{}.:")
     own = language if _OWN_ENDING.fullmatch(language) else "txt"
     return f"code.{_ENDINGS.get(language, own)}"
 
 
-# ------------------------------------------------------------ tables
-
-
-def _table(rows: list[list[str]], start: int, end: int, words: str) -> _Block:
-    lines = [
-        [text.width(line) for cell in column for line in cell.split("\n")]
-        for column in zip(*rows, strict=True)
-    ]
+def _csv(rows: Iterable[Iterable[str]]) -> bytes:
     written = io.StringIO()
-    safe = ([f"'{cell}" if _FORMULA.match(cell) else cell for cell in row] for row in rows)
-    csv.writer(written).writerows(safe)
-    # Without a byte order mark, spreadsheet programs do not read the file as UTF-8.
-    mark = "" if written.getvalue().isascii() else "\ufeff"
-    return _Block(
-        start,
-        end,
-        "\n".join(line.strip() for line in words[start:end].splitlines()),
-        mark + written.getvalue(),
-        "table.csv",
-        "text/csv",
-        len(rows),
-        columns=sum(map(max, lines)) + 3 * (len(lines) - 1),
-        rows=rows,
+    csv.writer(written).writerows(
+        [f"'{cell}" if _FORMULA.match(cell) else cell for cell in row] for row in rows
     )
-
-
-def _first_rows(rows: Sequence[Sequence[str]], columns: int) -> list[str]:
-    """Return a table's head and first rows in Markdown, with long cells cut; [] if there are too many columns."""
-    room = columns // len(rows[0]) - 3 if rows else 0
-    if room < NARROWEST:
-        return []
-    cut = [
-        [_cut(" ".join(cell.split()), room).replace("|", "\\|") for cell in row] for row in rows[: FIRST + 1]
-    ]
-    lines = [f"| {' | '.join(row)} |" for row in cut]
-    return [lines[0], "|---" * len(rows[0]) + "|", *lines[1:]]
-
-
-def _cut(cell: str, room: int) -> str:
-    if text.width(cell) <= room:
-        return cell
-    shown = text.head(cell, room - 1)
-    while text.width(shown) >= room:
-        shown = text.head(shown, len(shown) - 1)
-    return f"{shown}…"
-
-
-def _plain(cell: str) -> str:
-    """Return a cell without Markdown. A link's address follows its text."""
-    if len(cell) > LONGEST_CELL or not _MARK.search(cell):
-        return cell
-    shown, url = list[str](), ""
-    for token in _CELLS.parseInline(cell)[0].children or ():
-        match token.type:
-            case "link_open":
-                url = str(token.attrs.get("href", ""))
-                shown.append("")
-            case "link_close" if url:
-                shown.append(f" ({url})" if shown[-1] != url else "")
-            case "code_inline":
-                shown.append(token.content)
-            case _:
-                shown.append(_BREAK.sub("\n", token.content))
-    return "".join(shown)
+    # Without a byte order mark, spreadsheet programs do not read the file as UTF-8.
+    return written.getvalue().encode("utf-8" if written.getvalue().isascii() else "utf-8-sig")
