@@ -29,12 +29,13 @@ from bot.contracts.base import Json
 from bot.contracts.environment import Clock, Disk, Ids, Log
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.log_kinds import TEXTS
-from bot.core import events, recorded_requests, sqlite_log
+from bot.core import events, sqlite_log
 from bot.core.archive_files import ArchiveFiles
 from bot.core.event_log import Session
 from bot.core.events import Event, EventData
-from bot.core.recorded_requests import RecordedRequests
 from bot.core.removal import REMOVED, Gone, blanked, emptied
+from bot.features import replay
+from bot.features.replay import RecordedRequests
 from bot.storage import file_names, jsonl
 from bot.storage.artifacts import ArtifactStore, what_of
 from bot.storage.notes import SESSION, MemoryOwner, NoteStore
@@ -157,12 +158,12 @@ class PersonalData:
 
     @contextlib.contextmanager
     def _recorded(self, *, readonly: bool) -> Iterator[RecordedRequests | None]:
-        path = self.home / recorded_requests.FILE
+        path = self.home / replay.FILE
         if not path.is_file():
             yield None
             return
         with (
-            errors.as_storage_error("the recorded requests cannot be used", *recorded_requests.TROUBLE),
+            errors.as_storage_error("the recorded requests cannot be used", *replay.TROUBLE),
             closing(RecordedRequests(path, readonly=readonly)) as recorded,
         ):
             yield recorded

@@ -38,8 +38,7 @@ from bot.core import events, transcript
 from bot.core.chat import chat_of_task
 from bot.core.event_log import EventLog
 from bot.core.events import Event
-from bot.core.recorded_requests import FILE, TROUBLE, RecordedRequests
-from bot.features.replay import rerun
+from bot.features.replay import FILE, TROUBLE, RecordedRequests, rerun
 from bot.features.replay.rerun import Call, RecordedTurn, RerunResult
 from bot.llm import blocks
 from bot.storage.artifacts import ArtifactStore

@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 import pytest
 
-from bot.core.recorded_requests import RecordedRequests
+from bot.features.replay import RecordedRequests
 from bot.telemetry.redaction import forms
 from bot.testing.anthropic_script import error, tool_use
 from tests import quick

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.core import recorded_requests
-from bot.core.recorded_requests import RecordedRequests
+from bot.features import replay
+from bot.features.replay import RecordedRequests
 from bot.testing.anthropic_script import reply, tool_use
 from bot.testing.clock import FakeClock
 from bot.testing.slack import SlackServer
@@ -143,7 +143,7 @@ def recorded(world: World) -> list[tuple[str, str | None]]:
     """Return the bodies of all recorded requests, each with its fault."""
     turns = scene.rows(world.root, "SELECT DISTINCT turn FROM events WHERE turn IS NOT NULL")
     try:
-        file = RecordedRequests(world.root / ".ship" / recorded_requests.FILE, readonly=True)
+        file = RecordedRequests(world.root / ".ship" / replay.FILE, readonly=True)
         with contextlib.closing(file):
             found = [one for (turn,) in turns for one in file.find(turn)]
     except sqlite3.OperationalError:  # the process was killed before it created the table

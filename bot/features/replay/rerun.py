@@ -18,7 +18,7 @@ from bot.contracts.base import Json, Message
 from bot.contracts.environment import Redact
 from bot.contracts.model import Model, ModelRequest
 from bot.contracts.tools import ToolCall, ToolResult
-from bot.core.recorded_requests import REDACTED, RecordedRequest
+from bot.features.replay import REDACTED, RecordedRequest
 from bot.llm import blocks
 from bot.llm.wrapper import reply_of, spent
 from bot.tools.builtin.chat_send import chat_send, promises_more

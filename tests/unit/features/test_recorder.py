@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from bot import errors
-from bot.core.recorded_requests import RecordedRequests
 from bot.features import replay
-from bot.features.replay import Recorder
+from bot.features.replay import RecordedRequests, Recorder
 from bot.testing.log import MemoryLog
 
 

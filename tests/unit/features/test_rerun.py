@@ -7,7 +7,7 @@ from typing import Any
 
 from bot.contracts.base import Json, Message
 from bot.contracts.model import ModelRequest
-from bot.core.recorded_requests import RecordedRequest
+from bot.features.replay import RecordedRequest
 from bot.features.replay.rerun import NOT_RECORDED, TAKEN, Call, RecordedTurn, recorded, rerun
 from bot.llm.messages_api import wire
 from bot.testing.model import ScriptedModel, reply, text, tool_use

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from bot import ulids
-from bot.core import recorded_requests
-from bot.core.recorded_requests import (
+from bot.features import replay
+from bot.features.replay import (
     DAMAGED,
     DIFFERENT,
     REDACTED,
@@ -123,7 +123,7 @@ def test_the_oldest_go_by_age_and_by_size(file: RecordedRequests, monkeypatch: p
         record(file, number, body(number, str(number)))
     file.transaction(lambda: file.sweep(CHAT, name(3)))
     assert [one.id for one in file.find("T")] == [name(number) for number in range(3, 9)]
-    monkeypatch.setattr(recorded_requests, "CHAT_BYTES", 1_500)
+    monkeypatch.setattr(replay, "CHAT_BYTES", 1_500)
     file.transaction(lambda: file.sweep(CHAT, name(0)))
     left = file.find("T")
     assert 0 < len(left) < 6
