@@ -124,6 +124,7 @@ async def started(
                     gateway = Gateway(settings, own, log, names, counted=figures, spending=spending)
                     gc.freeze()  # otherwise each full collection would scan the imported modules, which takes 80 ms
                     async with (
+                        _exporting_spans(settings, log, redact),
                         serving(gateway, say, stop),
                         running(log, _reloading(gateway, hung_up, load, lambda line: say(redact(line)))),
                     ):
@@ -139,6 +140,34 @@ async def started(
         finally:
             log.write("stop", f"Shipmate has {ended}", ended=ended)
             await asyncio.to_thread(log.close)
+
+
+@contextlib.asynccontextmanager
+async def _exporting_spans(
+    settings: config.Settings, log: JsonlLog, redact: LogRedactor
+) -> AsyncIterator[None]:
+    """Export the log's lines as OpenTelemetry spans while the context is open, if `telemetry.otel` is enabled."""
+    if not settings.telemetry.otel.enabled:
+        yield
+        return
+    otel = await asyncio.to_thread(importlib.import_module, "bot.telemetry.otel")
+    try:
+        export = await asyncio.to_thread(
+            otel.SpanExport,
+            log,
+            endpoint=settings.telemetry.otel.endpoint,
+            agent=settings.name,
+            provider=settings.llm.provider,
+            version=version_of("shipmate"),
+            redact=redact,
+        )
+    except ValueError as error:
+        raise errors.ConfigError(f"telemetry.otel: an OTEL_ variable cannot be used: {error}") from None
+    log.observers.append(export.observe)
+    try:
+        yield
+    finally:
+        await asyncio.to_thread(export.close)
 
 
 class _StoppedAsStandby(errors.ShipmateError):

@@ -87,6 +87,16 @@ def credential(value: str) -> str:
     return value
 
 
+def _must_be_installed(module: str, package: str) -> None:
+    """Raise ValueError if an optional library is missing."""
+    try:
+        found = importlib.util.find_spec(module)
+    except ModuleNotFoundError:  # a package that contains the module is missing
+        found = None
+    if found is None:
+        raise ValueError(f"expected its library; run `pip install '{package}'`")
+
+
 def wrong_id(entry: str, manifest: Manifest) -> str:
     """Return the reason why a platform's id of a person or channel is not accepted; "" if the id is accepted."""
     if "@" in entry or not manifest.valid_id(entry):
@@ -486,6 +496,31 @@ class Log(StrictModel):
     """Max megabytes of the log on disk; above it the oldest files are deleted. Files of past days are compressed."""
 
 
+def _otel(enabled: bool) -> bool:  # noqa: FBT001 - pydantic passes the value by position
+    if enabled:
+        _must_be_installed(
+            "opentelemetry.exporter.otlp.proto.http", "opentelemetry-exporter-otlp-proto-http>=1.45,<2"
+        )
+    return enabled
+
+
+class OpenTelemetry(StrictModel):
+    """Export of spans to an OpenTelemetry collector."""
+
+    enabled: Annotated[bool, AfterValidator(_otel)] = False
+    """Export a span for each turn, model call, tool call, task and delivery, without texts. Needs `pip install
+    'opentelemetry-exporter-otlp-proto-http>=1.45,<2'`.
+    """
+    endpoint: Address | None = None
+    """Address of the collector (OTLP over HTTP), without `/v1/traces`. Default: `OTEL_EXPORTER_OTLP_ENDPOINT`."""
+
+
+class Telemetry(StrictModel):
+    """Exports of traces to monitoring systems."""
+
+    otel: OpenTelemetry = OpenTelemetry()
+
+
 class Schedule(StrictModel):
     """Jobs that people ask for, such as “every weekday at 8:30”."""
 
@@ -559,8 +594,7 @@ class Engine(StrictModel):
         if self.kind == "embedded" and self.database_url is not None:
             raise ValueError('expected no databaseUrl for "embedded"; remove it, or set kind to "postgresql"')
         if self.kind == "postgresql":
-            if importlib.util.find_spec("psycopg") is None:
-                raise ValueError("expected its library; run `pip install 'psycopg[binary]>=3.3,<4'`")
+            _must_be_installed("psycopg", "psycopg[binary]>=3.3,<4")
             if not (self.database_url or "").startswith(("postgresql://", "postgres://")):
                 raise ValueError(
                     "expected a databaseUrl such as postgresql://user:password@host/shipmate; "
@@ -598,6 +632,7 @@ class ShipFile(StrictModel):
     mcp: Mcp = Mcp()
     budgets: Budgets = Budgets()
     log: Log = Log()
+    telemetry: Telemetry = Telemetry()
     schedule: Schedule = Schedule()
     dashboard: Dashboard = Dashboard()
     files: Files = Files()

@@ -46,6 +46,7 @@ def test_all_that_is_imported_is_declared() -> None:
         "bot/tools/mcp/": extras["mcp"],
         "bot/cluster/": extras["cluster"],
         "bot/core/postgres_log.py": extras["cluster"],
+        "bot/telemetry/otel.py": extras["otel"],
     }
     of = packages_distributions()
     missing, found = {}, set(imported())
@@ -64,6 +65,7 @@ def test_what_is_pinned_is_what_is_declared() -> None:
 
     backend = {line for line in pinned("runtime.in") if named(line) in {"editables", "hatchling"}}
     extras = dict(PROJECT["optional-dependencies"])
+    assert set(extras.pop("otel")) <= pinned("dev.in")
     used = {line for extra in extras.values() for line in extra}
     assert pinned("runtime.in") - backend == {*PROJECT["dependencies"], *used}
 
