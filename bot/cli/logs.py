@@ -6,9 +6,9 @@ import asyncio
 import contextlib
 import json
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -34,26 +34,12 @@ from bot.cli.project import hint_of_folder
 from bot.contracts.base import Level
 from bot.contracts.log_kinds import TEXTS
 from bot.system import SystemClock, SystemDisk
-from bot.telemetry.log_reader import LEVELS, Line, LineFilter, LogReader
-from bot.telemetry.usage import UsageTotals, details_of, epoch_ms, total_of
+from bot.telemetry.log_reader import LEVELS, SHOWN, Line, LineFilter, LogReader, shown_details, steps_of
+from bot.telemetry.usage import details_of, total_of
 
 FOLLOW_FROM = 20
 """Number of existing lines that `--follow` shows first. Then it waits for new lines."""
 POLL_SECONDS = 0.2
-SHOWN = [
-    "purpose",
-    "model",
-    "name",
-    "tool",
-    "reason",
-    "status",
-    "stopReason",
-    "task",
-    "artifact",
-    "error",
-    "cause",
-]
-"""Details of a log line that `trace` shows."""
 
 
 def logs(
@@ -156,7 +142,11 @@ def trace(
             if as_json:
                 say_json({"at": at, "source": source, "requestId": turn, "what": what, "details": details})
             else:
-                say("  ".join([at, source, what, *_shown(details, SHOWN if source == "log" else details)]))
+                say(
+                    "  ".join(
+                        [at, source, what, *shown_details(details, SHOWN if source == "log" else details)]
+                    )
+                )
     if not as_json:
         sums = total_of(lines)
         say(
@@ -172,28 +162,15 @@ def _lines(root: Path, request_id: str) -> list[Line]:
     return found
 
 
-def _shown(details: Mapping[str, Any], names: Iterable[str]) -> list[str]:
-    return [f"{name}={details[name]}" for name in names if details.get(name) not in (None, "")]
-
-
 def _show_steps(lines: list[Line]) -> None:
-    """Print one line for each step: time since the start, duration, tokens, cached share, cost and description.
-    The start of a model request or tool call has no line; only its result has one.
-    """
+    """Print one line for each step: time since the start, duration, tokens, cached share, cost and description."""
     say(f"{'offset':>11} {'ms':>9} {'tokens':>15} {'cache':>5} {'cost':>9}")
-    began = min(map(epoch_ms, lines))
-    for line in lines:
-        if line.get("kind") in {"llm_request", "tool_call"} or line.get("level") == "debug":
-            continue
-        usage, duration = UsageTotals(), line.get("duration")
-        usage.take(line)
-        took = "" if duration is None else f"{duration:,.0f}"
+    for one in steps_of(lines):
+        usage = one.usage
+        took = "" if one.duration is None else f"{one.duration:,.0f}"
         tokens = f"{usage.prompt:,}→{usage.tokens['outputTokens']:,}" if usage.prompt else ""
         cost = ("unknown" if usage.unpriced else f"${usage.cost:.4f}") if usage.prompt else ""
         share = "" if usage.cached is None else f"{usage.cached:.0%}"
-        step = f"step {line['step']} " if "step" in line else ""
-        words = " ".join([str(line.get("message")), *_shown(details_of(line), SHOWN)])
         say(
-            f"{(epoch_ms(line) - began) / 1000:>+11.3f} {took:>9} {tokens:>15} {share:>5} {cost:>9}  "
-            f"{step}{line.get('kind')}: {words}"
+            f"{one.begin / 1000:>+11.3f} {took:>9} {tokens:>15} {share:>5} {cost:>9}  {one.kind}: {one.words}"
         )

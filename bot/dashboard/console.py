@@ -24,12 +24,11 @@ from bot.contracts.approvals import KINDS, Act, OpenLoop
 from bot.contracts.environment import Clock, Disk
 from bot.contracts.identity import ChatKey
 from bot.contracts.messages import HistoryQuery
-from bot.core.archive_files import ChatStore, names_of, people_of
+from bot.core.archive_files import ChatStore, people_of
 from bot.core.usage import By, UsageSums, names_of_groups
-from bot.dashboard import charts
 from bot.dashboard.metrics import Figures
-from bot.dashboard.turn_page import turn_page
-from bot.telemetry.log_reader import CauseCounts
+from bot.telemetry.log_reader import CauseCounts, steps_of, turn_lines
+from bot.telemetry.usage import Line, details_of, epoch_ms, total_of
 from bot.tools.context import ChatQuery, RecallQuery, Recalls
 from bot.words import DEFAULT, best_language, say, speaking
 
@@ -57,6 +56,9 @@ COUNT_SECONDS = 0.3
 """Max seconds that the errors page waits until errors are counted. Counting may take longer, because the first count reads the
 whole log.
 """
+STEPS = 500
+"""Max steps that are shown of a turn."""
+_WAITS = ("queue", "approval", "model", "tools", "delivery")
 LONGEST = 4_000
 """Max characters that are shown of a message."""
 POLICY = "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
@@ -125,8 +127,6 @@ class Console:
             ("/conversations/{chat}", "conversation", self._conversation),
             ("/turns/{request}", "turn", self._turn),
             ("/costs", "costs", self._costs),
-            ("/charts", "charts", self._charts),
-            ("/slow", "slow", self._slow),
             ("/errors", "errors", self._errors),
             ("/waiting", "waiting", self._waiting),
             ("/configuration", "configuration", self._configuration),
@@ -222,32 +222,32 @@ class Console:
         }
 
     async def _turn(self, request: web.Request) -> Found | None:
-        named = request.match_info["request"]
-        found = await asyncio.to_thread(turn_page, named, self.logs, self.disk, self.usage)
-        if found is None:
+        """Return what was said in a turn, how long the person waited, and the steps that `shipmate trace` shows."""
+        turn = request.match_info["request"]
+        lines = await asyncio.to_thread(turn_lines, self.logs, self.disk, turn)
+        if not lines:
             return None
-        people = await people_of(self.archive, [found["chat"]]) if found["chat"] else {}
-        return found | {"names": {**people, **self.titles()}}
-
-    async def _charts(self, request: web.Request) -> Found:
-        span = "month" if request.query.get("span") == "month" else "day"
-        hours, count, _ = charts.RANGES[span]
-        now = self.clock.now()
-        since = now - count * hours * 3_600
-        shown = charts.periods(await asyncio.to_thread(self.usage.series, hours, since=since), span, now)
+        said, answer = await asyncio.to_thread(self.usage.words_of, turn)
+        waited = next((details_of(line) for line in lines if line.get("kind") == "answer_shown"), {})
+        ended: Line = next((line for line in lines if line.get("kind") == "turn_end"), {})
+        chat = next((str(line["chatKey"]) for line in lines if line.get("chatKey")), "")
+        people = await people_of(self.archive, [chat]) if chat else {}
+        steps, failed = steps_of(lines), ended.get("level") == "error"
         return {
-            "span": span,
-            "periods": shown,
-            "charts": charts.charts(shown, span),
-            "width": charts.WIDTH,
-            "height": charts.HEIGHT,
+            "request": turn,
+            "chat": chat,
+            "names": {**people, **self.titles()},
+            "began": epoch_ms(lines[0]),
+            "failed": failed,
+            "cause": str(details_of(ended).get("cause") or "") if failed else "",
+            "said": said,
+            "answer": answer,
+            "waited": waited.get("waitedMs"),
+            "parts": {part: ms for part in _WAITS if (ms := waited.get(f"{part}Ms"))},
+            "steps": steps[:STEPS],
+            "more": max(0, len(steps) - STEPS),
+            "usage": total_of(lines),
         }
-
-    async def _slow(self, request: web.Request) -> Found:
-        days = _period(request)
-        turns, total = await asyncio.to_thread(self.usage.slowest, self._since(days), _offset(request), ROWS)
-        names = await names_of(self.archive, {one.person: one.chat for one in turns})
-        return {"turns": turns, "names": names, "rows": total, "asked": {"days": days}}
 
     async def _costs(self, request: web.Request) -> Found:
         by: By = next((one for one in get_args(By) if one == request.query.get("by")), "day")
@@ -418,7 +418,6 @@ def _environment(clock: Clock) -> jinja2.Environment:
         "ms": _duration,
         "number": "{:,.0f}".format,
         "size": lambda value: say("dashboard.unknown") if value is None else text.byte_count(value),
-        "first_words": lambda words: text.preview(words, 80),
         "cost": _cost,
         "dollars": lambda usage: _cost(usage.cost),
         "share": lambda value: "" if value is None else f"{value:.0%}",

@@ -7,7 +7,7 @@ import json
 import re
 import zlib
 from collections import defaultdict, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import Any
 from bot import ulids
 from bot.contracts.environment import Disk
 from bot.telemetry.log import PACKED, day_files
-from bot.telemetry.usage import details_of
+from bot.telemetry.usage import UsageTotals, details_of, epoch_ms
 
 LEVELS = {"debug": 10, "info": 20, "action": 25, "warn": 30, "error": 40}
 READ = 1024 * 1024
@@ -158,6 +158,60 @@ def day_of(request_id: str) -> date | None:
         return datetime.fromtimestamp(ulids.made_at(request_id.upper()), UTC).date()
     except ValueError:
         return None
+
+
+SHOWN = (
+    "purpose",
+    "model",
+    "name",
+    "tool",
+    "reason",
+    "status",
+    "stopReason",
+    "task",
+    "artifact",
+    "error",
+    "cause",
+)
+"""Details of a log line that describe a step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A step of a turn. `begin` is in milliseconds since the turn's first log line, `duration` in milliseconds."""
+
+    kind: str
+    level: str
+    words: str
+    begin: float
+    duration: float | None
+    usage: UsageTotals
+
+
+def turn_lines(folder: Path, disk: Disk, request_id: str) -> list[Line]:
+    """Return the log lines of a turn, oldest first."""
+    return [
+        line for _, line in LogReader(folder, disk, LineFilter(request=request_id)).of_request(request_id)
+    ]
+
+
+def steps_of(lines: Sequence[Line]) -> list[Step]:
+    """Return the steps of a turn's log lines. The start of a model request or tool call is no step; its result is one."""
+    began, found = min(map(epoch_ms, lines)), list[Step]()
+    for line in lines:
+        kind, level, duration = str(line.get("kind")), str(line.get("level")), line.get("duration")
+        if kind in {"llm_request", "tool_call"} or level == "debug":
+            continue
+        usage, details = UsageTotals(), details_of(line)
+        usage.take(line)
+        words = [f"step {line['step']}:"] if "step" in line else []
+        words += [str(line.get("message")), *shown_details(details, SHOWN)]
+        found.append(Step(kind, level, " ".join(words), epoch_ms(line) - began, duration, usage))
+    return found
+
+
+def shown_details(details: Mapping[str, Any], names: Iterable[str]) -> list[str]:
+    return [f"{name}={details[name]}" for name in names if details.get(name) not in (None, "")]
 
 
 @dataclass(frozen=True, slots=True)
