@@ -54,7 +54,14 @@ from bot.http_server import Connections
 from bot.importing import import_ship
 from bot.llm.costs import BudgetedModel, Spending
 from bot.llm.models import ContextWindows, Estimator, LearnedFile, ModelDeps
-from bot.llm.wrapper import Fallback, FallbackModel, RetryingModel, SystemRoleModel, reply_of
+from bot.llm.wrapper import (
+    Fallback,
+    FallbackModel,
+    ProviderFallbacks,
+    RetryingModel,
+    SystemRoleModel,
+    reply_of,
+)
 from bot.rss_monitor import RssMonitor
 from bot.storage.artifacts import ArtifactStore
 from bot.storage.notes import NoteStore
@@ -478,6 +485,8 @@ def build_model(
     """Return the model with wrappers that record requests, ask fallbacks and enforce budgets."""
     settings, services, door = gateway.settings, gateway.services, gateway.door
     first: Model = door.model(gateway.model)
+    if settings.llm.provider_fallbacks:
+        first = ProviderFallbacks(first)
     model: Model = SystemRoleModel(first, windows)
     if gateway.fallbacks:
         others = [(door.model(one), name) for one, name in gateway.fallbacks]

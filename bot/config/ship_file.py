@@ -221,6 +221,8 @@ class Llm(StrictModel):
     """Models that are asked one after another if the first model is overloaded for 5 seconds, refuses the request or is
     unreachable. The first model is asked again after five minutes.
     """
+    provider_fallbacks: bool = False
+    """Allow the provider to answer with another of its models if the chosen model refuses to answer."""
     log_messages: bool = True
     """Log the text of people's messages and of the model's answers."""
 

@@ -43,6 +43,9 @@ class ModelRequest:
     effort: str | None = None
     thinking: Json | None = None
     """Value of `thinking` in the request; None leaves it out. An `effort` of None is left out too."""
+    provider_fallbacks: bool = (
+        False  # True if the provider may answer with another of its models when this model declines
+    )
     wire: list[bytes] = field(default_factory=list, init=False, repr=False, compare=False)
     """Cache of the encoded body (`bot.llm.messages_api`), so that exactly the same bytes are sent, hashed and recorded."""
 

@@ -23,7 +23,7 @@ from bot.contracts.environment import Clock
 from bot.contracts.model import ModelFacts, ModelReply, ModelRequest, ModelStream
 from bot.llm import classify
 from bot.llm.costs import PriceTable
-from bot.llm.messages_api import Accumulator, EventStream, encoded
+from bot.llm.messages_api import Accumulator, EventStream, encoded, headers_of
 from bot.llm.models import TAKES
 from bot.llm.wrapper import usage_object
 
@@ -172,7 +172,10 @@ class AnthropicModel:
                 cast_to=object,
                 content=await encoded(request),
                 # An empty idempotency key prevents the library from creating a key.
-                options={"headers": {"content-type": "application/json"}, "idempotency_key": ""},
+                options={
+                    "headers": {"content-type": "application/json", **headers_of(request)},
+                    "idempotency_key": "",
+                },
                 stream=True,
                 stream_cls=anthropic.AsyncStream[object],
             )

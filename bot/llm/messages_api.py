@@ -20,6 +20,9 @@ from bot.contracts.model import ModelRequest, TextDelta, ToolInputDelta, Usage
 from bot.contracts.tools import fitting_id
 from bot.identity_cache import IdentityCache
 
+FALLBACKS = "server-side-fallback-2026-07-01"
+"""Name of a beta feature: if the requested model refuses, the provider lets another of its models answer."""
+
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 _AT_ONCE = 256_000  # Number of encoded bytes after which other tasks may run
 _GROUP = 16  # Number of messages that are encoded at a time
@@ -40,8 +43,14 @@ def body_of(request: ModelRequest) -> Json:
         body["thinking"] = request.thinking
     if request.effort is not None:
         body["output_config"] = {"effort": request.effort}
+    if request.provider_fallbacks:
+        body["fallbacks"] = "default"
     body["stream"] = True
     return body
+
+
+def headers_of(request: ModelRequest) -> dict[str, str]:
+    return {"anthropic-beta": FALLBACKS} if request.provider_fallbacks else {}
 
 
 def wire(request: ModelRequest) -> bytes:

@@ -503,6 +503,25 @@ class FallbackModel(ModelWrapper):
         told = f"{reply.model} answered instead of {request.model}: {cause}"
         self.log.write("model", told, level="warn", model=reply.model, before=request.model)
         self.operators.tell(f"fallback {request.model}", sentence("operators.fallback", cause=cause, **who))
-        content = [block for block in reply.content if block.get("type") not in blocks.THINKING]
-        note = say("turn.fallback_declined" if cause == DECLINED else "turn.fallback_away", **who)
-        return replace(reply, content=content, note=note)  # only that model can read its thinking
+        return _noted(
+            reply, say("turn.fallback_declined" if cause == DECLINED else "turn.fallback_away", **who)
+        )
+
+
+class ProviderFallbacks(ModelWrapper):
+    """Lets the provider answer with another of its models if the chosen model refuses (`llm.providerFallbacks`)."""
+
+    async def stream(self, request: ModelRequest) -> ModelStream:
+        async with aclosing(self.model.stream(replace(request, provider_fallbacks=True))) as stream:
+            async for event in stream:
+                if isinstance(event, ModelReply) and not event.model.startswith(request.model):
+                    who = {"model": event.model, "first": request.model}
+                    yield _noted(event, say("turn.fallback_declined", **who))
+                else:
+                    yield event
+
+
+def _noted(reply: ModelReply, note: str) -> ModelReply:
+    """Return another model's answer with this note, and without its thinking, which only that model can read."""
+    content = [block for block in reply.content if block.get("type") not in blocks.THINKING]
+    return replace(reply, content=content, note=note)

@@ -102,6 +102,8 @@ class AnthropicServer(Loopback):
         self.peak = 0
         self.queue: deque[Answer] = deque()
         self._script: Script | None = None
+        self.fallback: tuple[str, Reply] | None = None
+        """Name of the provider's fallback model, and its answer. Each request that allows a fallback gets this answer."""
         self._cache = PromptCache(self.clock, lambda _: minimum)
         self._binding = Binding()
         self.system_role = system_role
@@ -196,6 +198,7 @@ class AnthropicServer(Loopback):
         leave.system_role = self.system_role and body.get("model") in (*MODELS, "claude-opus-4-8")
         rules.check(body, leave)
         check_breakpoints(body)
+        rules.check_fallbacks(body, request.headers.get("anthropic-beta", ""))
         self._check_model(body["model"])
         rules.check_manner(body, THINKS.get(body["model"]))
         if self.bind_thinking:
@@ -220,6 +223,8 @@ class AnthropicServer(Loopback):
             seen.status = answer.status
             return self._failure(answer, request_id)
         model = seen.body["model"]
+        if answer.reason == "refusal" and "fallbacks" in seen.body and self.fallback is not None:
+            model, answer = self.fallback
         if answer.delay:
             await self.clock.sleep(answer.delay)
         if answer.hold is not None:

@@ -33,6 +33,7 @@ _FIELDS = frozenset(
         "thinking",
         "output_config",
         "cache_control",
+        "fallbacks",
         "service_tier",
         "container",
         "diagnostics",
@@ -151,6 +152,16 @@ def _max_tokens(body: Json, leave: Leave) -> None:
             f"max_tokens: {asked} > {leave.max_output}, which is the maximum allowed number of output tokens for "
             f"{body['model']}"
         )
+
+
+def check_fallbacks(body: Json, betas: str) -> None:
+    """Raise `Refused` if the request asks for the provider's fallbacks in an invalid way."""
+    if "fallbacks" not in body:
+        return
+    if "server-side-fallback-2026-07-01" not in betas.replace(" ", "").split(","):
+        raise Refused("fallbacks: Extra inputs are not permitted")
+    if body["fallbacks"] != "default":
+        raise Refused("fallbacks: Input should be 'default'")
 
 
 def _kind_of_tool(at: int, tool: Json) -> None:

@@ -143,6 +143,20 @@ async def test_a_refusal_is_answered_by_the_second_in_that_chat_alone(
     assert "declined to answer this" in await said(world, "another secret")
 
 
+async def test_the_providers_own_second_answers_where_that_is_wanted(world: World) -> None:
+    world.model.script(lambda _: refusal())
+    world.model.fallback = (OPUS, reply("Second."))
+    await world.start("telegram")
+    assert "declined to answer this" in await said(world, "the secret")
+    assert "fallbacks" not in world.model.bodies[-1]
+    assert await world.process.stop() == 0
+    world.config["llm"]["providerFallbacks"] = True
+    await world.start()
+    assert await said(world, "the secret") == f"Second.\n\n{DECLINED}"
+    world.telegram.say("/receipt")
+    await world.telegram.until(lambda: OPUS in world.texts()[-1])
+
+
 async def test_what_cannot_be_a_second_is_a_finding_and_what_can_is_listed(
     world: World, second: AnthropicServer
 ) -> None:
