@@ -12,24 +12,30 @@ import asyncio
 import contextlib
 import itertools
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal, TypeVar
 
-from bot import errors, tags, text
-from bot.contracts.base import Message
+from bot import errors, tags, telemetry, text
+from bot.contracts.approvals import Unattended
+from bot.contracts.base import Json, Message
 from bot.contracts.environment import cancel_all, ends_within, started
 from bot.contracts.identity import ChatKey
-from bot.contracts.messages import NOBODYS, Provenance, unpacked
-from bot.core import events, memory, view
+from bot.contracts.messages import ANYBODYS, NOBODYS, ORIGIN, Provenance, Taint, unpacked
+from bot.contracts.tools import ToolCall, ToolResult
+from bot.core import events, memory, user_message, view
 from bot.core.chat import Chat
 from bot.core.context import LENGTH, ContextEntry, KeptTurn, api_rounds
 from bot.core.fit import COLD_AFTER, AgentDeps, Fit
-from bot.core.memory import MemoryInvalid, SessionMemory, TooLong
-from bot.core.reattach import put_back
+from bot.core.memory import MemoryInvalid, SessionMemory
+from bot.core.prompt import assemble
 from bot.llm import blocks
 from bot.llm.wrapper import reply_of
+from bot.tools import result_limits
+from bot.tools.builtin.skills import skills_load
+from bot.tools.builtin.tool_search import tool_search
+from bot.tools.context import ToolExecutionContext, tool_scope
 from bot.tools.permissions import taint
 from bot.words import sentence
 
@@ -222,9 +228,9 @@ class Summaries:
                 change = await self._change(fit, reason, known, context.memory.markdown)
             else:
                 newest, prefix, before = _newest(fit), _prefix(fit, current), _memory(chat)
-                ask = partial(memory.summarizing, before, focus)
+                ask, maker = memory.summarizing(before, focus), "summary"
                 read = partial(memory.read_summary, known=before)
-                words, maker = await _fork(fit, prefix, "compaction", ask, read), "summary"
+                words = await _fork(fit, prefix, "compaction", ask, read)
                 change = await self._change(fit, reason, dropped, words)
                 with contextlib.suppress(*FAILED):
                     # Only a summary that is a valid memory replaces the session memory.
@@ -245,9 +251,10 @@ class Summaries:
         before = [context.head] if context.head is not None else []
         kept = _messages(fit, {*_numbers(context.turns)} - {*dropped})
         left = _room(fit) - fit.measure(kept) - fit.models.estimator.text(fit.models.name, words)
-        again = await put_back(fit, [*before, *_messages(fit, dropped)], kept, max(0.0, left))
         origin, nonce = _origin(fit.chat, context.view()), tags.nonce(self.agent.ids.ulid())
-        head = memory.head(words, nonce=nonce, origin=origin, put_back=again)
+        gone = [*before, *_messages(fit, dropped)]
+        state, names = await _working_state(fit, gone, kept, max(0.0, left), nonce)
+        head = memory.head(words, state, nonce=nonce, origin=origin, names=names)
         return events.Cut(tuple(dropped), head, reason)
 
     # ------------------------------------------------------------ session memory
@@ -274,7 +281,7 @@ class Summaries:
         try:
             await self._import_edits(chat)
             prefix, known = _prefix(fit), _memory(chat)
-            ask, read = partial(memory.extraction, known), partial(memory.changed, known)
+            ask, read = memory.extraction(known), partial(memory.changed, known)
             made = await _fork(fit, prefix, "memory", ask, read)
             await self._keep(chat, made.capped(), newest, itertools.chain(*prefix))
             work.failures["memory"] = 0
@@ -441,21 +448,14 @@ def _prefix(fit: Fit, current: Sequence[Message] = ()) -> Prefix:
     return blocks.without_thinking(history), blocks.without_thinking(now)
 
 
-async def _fork(
-    fit: Fit, prefix: Prefix, purpose: str, question: Callable[..., Message], read: Callable[[str], T]
-) -> T:
-    """Return a fork's answer, parsed by `read`. Ask once more if the answer is too long; `question(brief=True)` then asks for
-    less. If the prompt of a summary is too long, drop its oldest messages. Raises `errors.ModelError` and `MemoryInvalid`.
+async def _fork(fit: Fit, prefix: Prefix, purpose: str, question: Message, read: Callable[[str], T]) -> T:
+    """Return a fork's answer, parsed by `read`. If the prompt of a summary is too long, drop its oldest messages and ask again.
+    Raises `errors.ModelError` and `MemoryInvalid`.
     """
-    brief, retries = False, FORK_RETRIES if purpose == "compaction" else 0
+    retries = FORK_RETRIES if purpose == "compaction" else 0
     while True:
         try:
-            return read(await _ask(fit, prefix, purpose, question(brief=brief)))
-        except TooLong as error:
-            if brief:
-                raise
-            brief = True
-            fit.log.write("memory", "a fork is asked again for less", level="warn", cause=str(error))
+            return read(await _ask(fit, prefix, purpose, question))
         except errors.ContextOverflow as error:
             if not retries:
                 raise
@@ -464,9 +464,7 @@ async def _fork(
 
 
 async def _ask(fit: Fit, prefix: Prefix, purpose: str, question: Message) -> str:
-    """Return the text of a fork's answer with secrets redacted. Raises `errors.ModelError`, and `memory.TooLong` if
-    the answer hit its length limit.
-    """
+    """Return the text of a fork's answer with secrets redacted. Raises `errors.ModelError`, and `MemoryInvalid` if it is cut off."""
     history, current = prefix
     models = fit.models
     shared = view.render(
@@ -484,7 +482,7 @@ async def _ask(fit: Fit, prefix: Prefix, purpose: str, question: Message) -> str
     reply = await reply_of(models.model.stream(asked))
     models.learn(asked, reply)
     if reply.stop_reason in LENGTH:
-        raise TooLong(f"cut off after {reply.usage.output_tokens} tokens: {reply.stop_reason}")
+        raise MemoryInvalid(f"cut off after {reply.usage.output_tokens} tokens: {reply.stop_reason}")
     return fit.agent.redact(blocks.plain_text(reply.content))
 
 
@@ -503,3 +501,137 @@ def _shorter(prefix: Prefix, error: errors.ContextOverflow, fit: Fit) -> list[Me
             return blocks.without_thinking([*messages[:begins], *messages[at:]])
         gone += fit.measure([message])
     raise error
+
+
+# ------------------------------------------------------------ restored working state
+
+MOST_TOKENS, SHARE, SOFT_SHARE = 50_000, 0.1, 4
+"""The restored state has at most 50,000 tokens, at most a tenth of the context window, and at most a quarter of the soft limit."""
+TOOLS, SAID = 0.5, 0.2
+"""Max shares of the restored state's tokens: first for tool definitions, then for usage notes of MCP servers."""
+READ = "read_file"
+_ARTIFACTS, _SKILLS, _TOOLS, _FILES = "artifacts", "skills", "tools", "files"
+_MOST: Mapping[str, int] = {_ARTIFACTS: 20, _SKILLS: 20, _TOOLS: 20, _FILES: 20}
+"""Max number of restored artifacts, skills, tools and file names. The newest ones are restored."""
+
+
+async def _working_state(
+    fit: Fit, dropped: Sequence[Message], kept: Sequence[Message], most: float, nonce: str
+) -> tuple[list[Json], dict[str, dict[str, Any]]]:
+    """Return the blocks to restore after a summary has replaced the messages `dropped`, which include any earlier summary, and
+    the names of what the model used. The blocks have at most `most` tokens, and leave out what the messages `kept` show.
+    Skills are read again with the permissions of the person who wrote last. That person is not asked for permission.
+    """
+    deps, model, estimator, budget = fit.agent, fit.models.name, fit.models.estimator, fit.budget()
+    most = min(most, budget.share(SHARE, MOST_TOKENS), budget.soft // SOFT_SHARE)
+    names, seen = _names(dropped, kept), view.definitions(kept)
+    found = {
+        name: tool
+        for name, tool in view.definitions(dropped).items()
+        if name not in seen and deps.registry.get(name) is not None
+    }
+    tools = _newest_fitting(found, TOOLS * most, lambda tool: estimator.tokens(model, (tool,)))
+    names[_TOOLS] = {name: None for name in names[_TOOLS] if name not in tools}
+    known, declared = view.server_notes(kept), [*tools, *seen]
+    # A server's usage note is left out if none of its tools is restored. It is shown again when such a tool is found.
+    notes = {
+        server: words
+        for server, words in view.server_notes(dropped).items()
+        if server not in known and any(one.startswith(f"mcp__{server}__") for one in declared)
+    }
+    size = partial(estimator.text, model)
+    said = _newest_fitting(notes, SAID * most, size)
+    left = most - estimator.tokens(model, tools.values()) - sum(map(size, said.values()))
+    user_id, channel = (
+        (person.user_id, person.channel) if (person := telemetry.current().person) else (None, None)
+    )
+    reader = ToolExecutionContext(
+        fit.chat.key, "", user_id, None, None, channel=channel, approvals=lambda _: Unattended()
+    )
+    with tool_scope(reader):
+        skills = await _read_skills(deps, names[_SKILLS])
+    pointers = [f"- artifact {name} ({count} lines and more)" for name, count in names[_ARTIFACTS].items()]
+    title = f"Large results and files from before, to be read with {result_limits.READER}:"
+    again = f"Tools found before; find again with {tool_search.name} what you need"
+    sections = {
+        _ARTIFACTS: ["\n".join([title, *pointers])] if pointers else [],
+        _SKILLS: _skill_texts(names[_SKILLS], skills),
+        _TOOLS: [f"{again}: {', '.join(names[_TOOLS])}"] if names[_TOOLS] else [],
+        _FILES: [f"Files read before: {', '.join(names[_FILES])}"] if names[_FILES] else [],
+    }
+    state = [memory.restored(words, nonce) for words in assemble(sections, left, size).values()]
+    if said:
+        state.append(view.servers_block(said, nonce))
+    if tools:
+        words = f"Tools found before, which you can call: {', '.join(tools)}"
+        about = {ORIGIN: ANYBODYS.packed(), view.TOOLS: list(tools.values())}
+        state.append(memory.restored(words, nonce) | about)
+    return state, names
+
+
+def _newest_fitting(found: Mapping[str, T], most: float, size: Callable[[T], float]) -> dict[str, T]:
+    """Return the newest entries that have at most `most` tokens together. The oldest comes first. Skip entries that no longer fit."""
+    chosen: dict[str, T] = {}
+    for name, value in reversed(list(found.items())):
+        if (cost := size(value)) <= most:
+            chosen[name] = value
+            most -= cost
+    return dict(reversed(chosen.items()))
+
+
+def _skill_texts(names: Iterable[str], read: Mapping[str, ToolResult]) -> list[str]:
+    """Return versions of a section, longest first. Each version has the newest skills in full and the names of the others."""
+    newest, forms = list(names)[::-1], list[str]()
+    shown = [one for one in newest if one in read]
+    for count in range(len(shown), -1, -1):
+        texts = [f"The skill {one}, loaded before:\n\n{read[one].content}" for one in shown[:count]]
+        if others := [one for one in newest if one not in shown[:count]]:
+            texts.append(f"Skills loaded before; load again what you need: {', '.join(others)}")
+        forms.append("\n\n".join(texts))
+    return forms
+
+
+async def _read_skills(deps: AgentDeps, names: Iterable[str]) -> dict[str, ToolResult]:
+    """Load these skills, and return the results, keyed by name. Failed and untrusted results are left out."""
+    calls = [ToolCall(f"again_{name}", skills_load.name, {"name": name}) for name in names]
+    results = await deps.dispatcher.run(calls) if calls else []
+    return {
+        str(call.input["name"]): result
+        for call, result in zip(calls, results, strict=True)
+        if not result.failed and (result.origin or NOBODYS).taint < Taint.FOREIGN
+    }
+
+
+def _names(dropped: Sequence[Message], kept: Sequence[Message]) -> dict[str, dict[str, Any]]:
+    """Return the tools, skills, files and artifacts that appear only in `dropped`, keyed by kind and name, newest last."""
+    found: dict[str, dict[str, Any]] = {kind: {} for kind in _MOST}
+    still = {(kind, name) for kind, name, _ in _used(kept)}
+    for kind, name, about in _used(dropped):
+        found[kind].pop(name, None)  # a later use makes the name newer
+        if (kind, name) not in still:
+            found[kind][name] = about
+    return {kind: dict(list(names.items())[-_MOST[kind] :]) for kind, names in found.items()}
+
+
+def _used(messages: Sequence[Message]) -> Iterator[tuple[str, str, Any]]:
+    calls = {call.id: call for message in messages for call in blocks.tool_calls(message["content"])}
+    for message in messages:
+        for kind, names in message["content"][0].get(view.WORKED_WITH, {}).items():
+            yield from ((kind, name, about) for name, about in names.items())
+        yield from ((_ARTIFACTS, pointer, lines) for pointer, lines in user_message.pointers(message))
+        yield from ((_TOOLS, name, None) for name in view.definitions([message]))
+        for block in message["content"]:
+            if block.get("type") != "tool_result" or not isinstance(block.get("content"), str):
+                continue
+            result = ToolResult.of(block)
+            foreign = result.origin is not None and result.origin.taint is Taint.FOREIGN
+            if result.failed or (foreign and result.omission is None):
+                continue  # an untrusted result is not restored; only its artifact is named
+            call = calls.get(result.call_id, ToolCall(result.call_id, ""))
+            if (left_out := result.omission) is not None:
+                yield _ARTIFACTS, left_out.artifact, left_out.lines
+            elif call.name == READ and isinstance(path := call.input.get("path"), str):
+                # Large results are already listed among the artifacts.
+                yield _FILES, path, None
+            if call.name == skills_load.name and isinstance(name := call.input.get("name"), str):
+                yield _SKILLS, name, None

@@ -23,7 +23,6 @@ from bot.contracts.messages import (
     SeenFile,
 )
 from bot.core import memory, quotes, user_message
-from bot.core.memory import PutBack
 from bot.features import conversation
 from bot.testing.model import text, tool_use
 from bot.tools import skills
@@ -171,7 +170,7 @@ def test_results_and_memories_hold_no_tag_that_counts(words: str) -> None:
     ]
     assert skills.loaded(view) == ["s"], "what a tool gives does not count as the next words of a person"
     assert tags.of(view[2]) == [None]
-    head = memory.head(words, nonce=NONCE, put_back=PutBack([(words, {})]))
+    head = memory.head(words, [memory.restored(words, NONCE)], nonce=NONCE)
     assert words.split("\n", maxsplit=1)[0] not in json.dumps(head, ensure_ascii=False)
     assert [tag.name for tag in tags.of(head) if tag is not None] == [tags.SUMMARY, tags.REATTACHED]
     assert taint.seen([head]) == ANYBODYS
