@@ -59,7 +59,7 @@ class UsageSums:
                 total.add(sums)
                 total.models[model] += sums.calls
             for what, name, count in db.execute(select, given):
-                counts = {"error": total.errors, "spent": total.spent, "rating": total.ratings}
+                counts = {"error": total.errors, "rating": total.ratings}
                 if what == "wait":
                     total.waits[int(name)] += count
                 elif what in counts:
