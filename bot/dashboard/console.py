@@ -58,7 +58,6 @@ whole log.
 """
 STEPS = 500
 """Max steps that are shown of a turn."""
-_WAITS = ("queue", "approval", "model", "tools", "delivery")
 LONGEST = 4_000
 """Max characters that are shown of a message."""
 POLICY = "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
@@ -243,7 +242,6 @@ class Console:
             "said": said,
             "answer": answer,
             "waited": waited.get("waitedMs"),
-            "parts": {part: ms for part in _WAITS if (ms := waited.get(f"{part}Ms"))},
             "steps": steps[:STEPS],
             "more": max(0, len(steps) - STEPS),
             "usage": total_of(lines),
