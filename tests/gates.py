@@ -46,7 +46,7 @@ SPEAKERS = (
     "channels/",
 )
 """Code that writes to people. The texts that people read belong in `bot/words`, in each language."""
-FOR_THE_MODEL = ("bot/features/replay/", "bot/features/search/", "bot/features/jobs.py")
+FOR_THE_MODEL = ("bot/cli/replay.py", "bot/features/replay/", "bot/features/search/", "bot/features/jobs.py")
 """Features whose sentences are SQL or results of tools, not messages to people."""
 SENTENCE = re.compile(
     r"\W{0,3}[A-Z][\w’']*(?:,? \S+){2}|\W{0,3}[A-Z][^\n]* \S+[.?!…]\)?$|\W{0,3}[A-Z][a-z’']+[.?!…]\)?$|[^\\]*[\u3400-\u9fff]{2}"

@@ -6,9 +6,9 @@ import asyncio
 import contextlib
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -36,6 +36,9 @@ from bot.contracts.log_kinds import TEXTS
 from bot.system import SystemClock, SystemDisk
 from bot.telemetry.log_reader import LEVELS, SHOWN, Line, LineFilter, LogReader, shown_details, steps_of
 from bot.telemetry.usage import details_of, total_of
+
+if TYPE_CHECKING:
+    from bot.core.events import Event
 
 FOLLOW_FROM = 20
 """Number of existing lines that `--follow` shows first. Then it waits for new lines."""
@@ -118,21 +121,22 @@ def trace(
     as_json: AsJson = False,
 ) -> None:
     turn = request_id.upper()
-    lines, logged = _lines(root, turn), None
+    lines = _lines(root, turn)
+    logged: Sequence[Event] = ()
     if full or as_json or not any(line.get("kind") == "turn_end" for line in lines):
         from bot.cli.replay import find_logged  # imports most of the product
 
         try:
-            logged = asyncio.run(find_logged(root, turn))
+            name, logged = asyncio.run(find_logged(root, turn))
         except errors.StorageError as error:
+            name = turn
             complain(f"shipmate: {error}")
-        if logged is not None and logged.turn != turn:  # `turn` is a message that joined a turn
-            turn = logged.turn
-            lines = _lines(root, turn)
+        if name != turn:  # `turn` is a message that joined a turn
+            turn, lines = name, _lines(root, name)
     if lines and not full and not as_json:
         _show_steps(lines)
     else:
-        seen = [] if logged is None else [(timestamp(e.at), "chat", e.kind, e.facts()) for e in logged.events]
+        seen = [(timestamp(one.at), "chat", one.kind, one.facts()) for one in logged]
         for line in lines:
             what = f"{line.get('kind')}: {line.get('message')}"
             seen.append((str(line.get("timestamp", "")), "log", what, details_of(line)))

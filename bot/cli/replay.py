@@ -1,21 +1,26 @@
-"""`shipmate replay` shows the recorded model requests of a turn or a task, or sends them again."""
+"""`shipmate replay` shows the recorded model requests of a turn or a task, or sends them again to another model or with
+another prompt. A rerun runs no tool and sends no message. A tool call with recorded arguments gets the recorded result.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import difflib
 import hashlib
+import json
 import sys
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from dataclasses import replace as changed
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from bot import configuration, errors, ulids
+from bot import configuration, errors, tags, ulids
 from bot.cli.common import (
     HOME,
     AsJson,
@@ -32,21 +37,30 @@ from bot.cli.common import (
 )
 from bot.cli.project import event_log
 from bot.cli.project import model as build_model
-from bot.contracts.base import Json
+from bot.contracts.base import Json, Message
+from bot.contracts.environment import Redact
 from bot.contracts.identity import ChatKey
-from bot.core import events, transcript
-from bot.core.chat import chat_of_task
-from bot.core.event_log import EventLog
+from bot.contracts.model import Model, ModelRequest
+from bot.contracts.tools import ToolCall, ToolResult
+from bot.core import events
 from bot.core.events import Event
-from bot.features.replay import FILE, TROUBLE, RecordedRequests, rerun
-from bot.features.replay.rerun import Call, RecordedTurn, RerunResult
+from bot.features.replay import FILE, REDACTED, TROUBLE, RecordedRequest, RecordedRequests
 from bot.llm import blocks
+from bot.llm.wrapper import reply_of, spent
 from bot.storage.artifacts import ArtifactStore
 from bot.system import SystemClock, SystemDisk, UlidSource
 from bot.telemetry import JsonlLog, LogRedactor, Redactor, turn_scope
 from bot.telemetry.usage import TOKENS
+from bot.tools.builtin.chat_send import chat_send, promises_more
 
-_ROWS = {
+MAX_STEPS = 50  # max model requests of a rerun
+NO_RESULT = "Not recorded: this is a replay in which no tool runs, and the turn did not make this call. Go on without it."
+TAKEN = "Taken as delivered: this is a replay in which nothing is sent."
+UNKNOWN = (
+    "no request of {!r} is recorded: no turn or task has this id, the disk refused, or the request has expired (requests are "
+    "kept for 90 days, and per chat the newest 32 MB). The log names turns by `requestId`, tasks by `details.task`."
+)
+_COLUMNS = {
     "calls": "calls",
     "inputTokens": "uncached input tokens",
     "cacheReadTokens": "cache read tokens",
@@ -54,8 +68,6 @@ _ROWS = {
     "outputTokens": "output tokens",
 }
 
-
-Offline = Annotated[bool, typer.Option("--offline", help="Only show and verify, without a model (default).")]
 Name = Annotated[str | None, typer.Option(metavar="M", help="Send the requests to this model, and compare.")]
 PROMPT = "Send the requests with this system prompt, and compare."
 Prompt = Annotated[Path | None, typer.Option(metavar="FILE", exists=True, dir_okay=False, help=PROMPT)]
@@ -65,39 +77,78 @@ Body = Annotated[int | None, typer.Option(metavar="N", min=1, help="Print only t
 def replay(
     request_id: RequestId,
     root: Dir = Here,
-    offline: Offline = False,
     model: Name = None,
     prompt: Prompt = None,
     body: Body = None,
     as_json: AsJson = False,
 ) -> None:
     live = model is not None or prompt is not None
-    if live and (offline or body is not None):
-        raise typer.BadParameter("--model and --prompt cannot be combined with --offline or --body")
-    found = find(root, request_id)
+    if live and body is not None:
+        raise typer.BadParameter("--model and --prompt cannot be combined with --body")
+    name, found = find(root, request_id.upper())
+    first = found[0]
+    task = name if first.task == name else None
+    own = [one for one in found if one.task == task]
     if body is not None:
-        _print_body(found.calls, body)
+        _print_body(own, body)
         return
+    about: Json = {"requestId": first.request_id, "chatKey": first.chat_key, "task": task}
     if not as_json:
-        session = f", session {found.session}" if found.session is not None else ""
-        of_turn = f"turn {found.request_id} in {found.chat_key}{session}"
-        say(of_turn if found.task is None else f"{_title(found)} of the {of_turn}")
-    rows = [_row(found, number, call) for number, call in enumerate(found.calls, 1)]
-    say_rows([*rows, *map(_task_row, found.tasks)], as_json=as_json)
+        say(f"{'' if task is None else f'task {task} of the '}turn {first.request_id} in {first.chat_key}")
+    tasks = sorted((one for one in found if one.task != task), key=lambda one: str(one.task))
+    rows = [_row(about, number, one) for number, one in enumerate(own, 1)]
+    rows += [_task_row(about, str(key), list(some)) for key, some in groupby(tasks, lambda one: one.task)]
+    say_rows(rows, as_json=as_json)
     if live:
-        again = asyncio.run(_send_again(root, found, model, prompt))
-        _compare(found, again, model, prompt, as_json=as_json)
-        return
-    calls = [call for one in (found, *found.tasks) for call in one.calls]
-    if different := sum(not call.exact for call in calls):
-        complain(f"{different} of {len(calls)} requests differ from what was sent.")
+        _compare(root, about, own, model, prompt, as_json=as_json)
+    elif different := sum(one.wrong is not None for one in found):
+        complain(f"{different} of {len(found)} requests differ from what was sent.")
         raise typer.Exit(1)
 
 
-def _print_body(calls: Sequence[Call], number: int) -> None:
+def find(root: Path, asked: str) -> tuple[str, list[RecordedRequest]]:
+    """Return the id of a turn or task, and its requests. A message that joined a turn counts as that turn. Raises
+    `errors.NotFound` and `errors.StorageError`.
+    """
+    path = root / HOME / FILE
+    turn = asyncio.run(find_logged(root, asked))[0] if ulids.FORM.fullmatch(asked) else asked
+    if path.is_file():
+        with (
+            errors.as_storage_error("the recorded requests cannot be read", *TROUBLE),
+            closing(RecordedRequests(path, readonly=True)) as file,
+        ):
+            for name in dict.fromkeys((asked, turn)):
+                if found := file.find(name):
+                    return name, found
+    raise errors.NotFound(UNKNOWN.format(asked))
+
+
+async def find_logged(root: Path, name: str) -> tuple[str, Sequence[Event]]:
+    """Return a turn's id, and the events of the turn and of its messages. `name` is the id of the turn, of one of its
+    messages or of one of its tasks. Raises `errors.StorageError`.
+    """
+    async with event_log(root) as log:
+        chat = await log.chat_of(name) if log is not None else None
+        if log is None or chat is None:
+            return name, ()
+        found, turn = await log.read(chat), name
+        if chat.kind == "task":
+            orders = (one.data for one in found if isinstance(one.data, events.Ordered))
+            chat = next((one.inbound.chat_key for one in orders), chat)
+            found = await log.read(chat)
+    for one in found:
+        ordered = isinstance(one.data, events.ToolStarted) and one.data.task == name
+        if ordered or name in getattr(one.data, "members", ()):
+            turn = one.turn or name
+    members = {turn}.union(*(getattr(one.data, "members", ()) for one in found if one.turn == turn))
+    own = [one for one in found if one.turn == turn or {one.id, getattr(one.data, "request", "")} & members]
+    return turn, own
+
+
+def _print_body(calls: Sequence[RecordedRequest], number: int) -> None:
     if number > len(calls):
         raise errors.NotFound(f"there is no request {number}; there are {len(calls)}")
-    record = calls[number - 1].record
+    record = calls[number - 1]
     body = record.body or b""
     if sys.stdout.isatty():
         say_raw(body.decode())
@@ -109,20 +160,16 @@ def _print_body(calls: Sequence[Call], number: int) -> None:
         raise typer.Exit(1)
 
 
-def _row(found: Recording, number: int, call: Call) -> tuple[dict[str, Any], str]:
-    record, request = call.record, call.request
-    answer, content = record.answer or {}, call.answer["content"] if call.answer is not None else []
+def _row(about: Json, number: int, record: RecordedRequest) -> tuple[Json, str]:
+    request, answer, content = _request(record), record.answer or {}, _content(record)
     usage, tools = answer.get("usage"), [one.name for one in blocks.tool_calls(content)]
-    facts: dict[str, Any] = {
+    facts: Json = {
         "type": "call",
-        "requestId": found.request_id,
-        "chatKey": found.chat_key,
-        "session": found.session,
-        "task": found.task,
+        **about,
         "call": number,
         "purpose": record.purpose,
         "step": record.id,
-        "exact": call.exact,
+        "exact": record.wrong is None,
         "wrong": [record.wrong] if record.wrong is not None else [],
         "sha256": hashlib.sha256(record.body).hexdigest() if record.body is not None else None,
         "sentSha256": record.sha256,
@@ -136,72 +183,39 @@ def _row(found: Recording, number: int, call: Call) -> tuple[dict[str, Any], str
         "answer": blocks.plain_text(content),
         "tools": tools,
     }
-    outcome, tokens = "no answer", Counter[str](usage or {})
-    if usage:
-        outcome = f"{facts['stopReason']} {', '.join(tools)}".strip()
+    tokens = Counter[str](usage or {})
     line = [
-        f"{number:>3}  {'exact' if call.exact else 'DIFFERENT':<9}  {facts['bytes']:>9,} bytes  {record.model}",
+        f"{number:>3}  {'exact' if facts['exact'] else 'DIFFERENT':<9}  {facts['bytes']:>9,} bytes  {record.model}",
         "? messages" if request is None else counted(len(request.messages), "message"),
         f"for a {record.purpose}" if record.purpose not in {"turn", "subagent"} else "",
-        f"-> {outcome}",
+        f"-> {facts['stopReason']} {', '.join(tools)}".strip() if usage else "-> no answer",
         f"{sum(tokens[name] for name in TOKENS[:3]):,} in, {tokens['outputTokens']:,} out, {_cost(facts['costUsd'])}",
     ]
     return facts, "\n     ".join(["  ".join(filter(None, line)), *facts["wrong"]])
 
 
-def _task_row(task: Recording) -> tuple[dict[str, Any], str]:
-    """Return the row of a task. `shipmate replay TASK_ID` shows the task's requests."""
-    exact = sum(call.exact for call in task.calls)
-    wrong = list(dict.fromkeys(call.record.wrong for call in task.calls if call.record.wrong is not None))
-    facts: dict[str, Any] = {
-        "type": "task",
-        "requestId": task.request_id,
-        "chatKey": task.chat_key,
-        "task": task.task,
-    }
-    facts |= {key: task.facts.get(key) for key in ("mode", "label", "callId")}
-    facts |= {"requests": len(task.calls), "exact": exact, "wrong": wrong}
-    line = f"{_title(task)}: {exact} of {len(task.calls)} requests exact"
-    return facts, "\n     ".join([line, *wrong])
-
-
-def _title(task: Recording) -> str:
-    return f"task {task.task} “{task.facts.get('label', '')}” ({task.facts.get('mode', '?')})"
-
-
-async def _send_again(root: Path, found: Recording, name: str | None, prompt: Path | None) -> RerunResult:
-    """Send the requests to the configured provider. The operator's log records these calls and their cost,
-    as for all model calls.
-    """
-    settings, turn = configuration.load(root), found.turn
-    llm, redact = settings.llm, Redactor(settings.secrets)
-    static = None if prompt is None else redact(text_of(prompt).strip())
-    parts: dict[str, Any] = {"clock": SystemClock(), "disk": SystemDisk(), "ids": UlidSource()}
-    log = JsonlLog(root / HOME / "logs", redact=LogRedactor(settings.secrets), **parts)
-    with closing(log), turn_scope(chat_key=ChatKey.parse(found.chat_key), request_id=found.request_id):
-        model = build_model(
-            llm.provider,
-            llm.api_key,
-            llm.base_url,
-            log=log,
-            log_messages=llm.log_messages,
-            log_payload=llm.log_payload,
-            prices=configuration.prices_of(llm),
-            artifacts=ArtifactStore(root / HOME / "artifacts", log=log, **parts),
-        )
-        try:
-            return await rerun.rerun(turn, model, name=name, static=static, redact=redact)
-        finally:
-            await model.close()
+def _task_row(about: Json, task: str, calls: Sequence[RecordedRequest]) -> tuple[Json, str]:
+    exact = sum(one.wrong is None for one in calls)
+    wrong = list(dict.fromkeys(one.wrong for one in calls if one.wrong is not None))
+    facts = {"type": "task", **about, "task": task, "requests": len(calls), "exact": exact, "wrong": wrong}
+    return facts, "\n     ".join([f"task {task}: {exact} of {len(calls)} requests exact", *wrong])
 
 
 def _compare(
-    found: Recording, after: RerunResult, model: str | None, prompt: Path | None, *, as_json: bool
+    root: Path,
+    about: Json,
+    calls: Sequence[RecordedRequest],
+    model: str | None,
+    prompt: Path | None,
+    *,
+    as_json: bool,
 ) -> None:
-    before = rerun.recorded(found.turn)
+    own = [one for one in calls if about["task"] is not None or one.purpose == "turn"]
+    if not own:
+        raise errors.NotFound("no request for an answer is recorded, so there is nothing to repeat")
+    before, after = recorded(own), asyncio.run(_send_again(root, own, model, prompt))
     if as_json:
-        facts: dict[str, Any] = {"type": "replay", "requestId": found.request_id, "task": found.task}
-        facts["model"] = model or found.turn.calls[0].record.model
+        facts: Json = {"type": "replay", **about, "model": model or own[0].model}
         facts["prompt"] = None if prompt is None else str(prompt)
         facts |= {"same": before.answer == after.answer, "notRecorded": after.unknown}
         for name, one in (("recorded", before), ("again", after)):
@@ -209,9 +223,8 @@ def _compare(
             facts[name] = {"answer": one.answer, "stopReasons": reasons, **one.totals}
         say_json(facts)
         return
-    say()
-    say(f"{'':<22}{'recorded':>12}{'again':>12}")
-    for name, words in _ROWS.items():
+    say(f"\n{'':<22}{'recorded':>12}{'again':>12}")
+    for name, words in _COLUMNS.items():
         say(f"{words:<22}{before.totals[name]:>12,}{after.totals[name]:>12,}")
     say(f"{'cost':<22}{_cost(before.totals['costUsd']):>12}{_cost(after.totals['costUsd']):>12}")
     if after.unknown:
@@ -228,116 +241,177 @@ def _cost(usd: float | None) -> str:
     return "price unknown" if usd is None else f"${usd:.4f}"
 
 
-# ------------------------------------------------------------ what is recorded
-
-NOT_RECORDED = (
-    "no request of {} is recorded: it is older than the recording, the disk refused, or it has expired (requests are kept for 90 days, "
-    "and per chat the newest 32 MB)"
-)
-UNKNOWN = (
-    "no turn or task {!r} is in the log or in the recorded requests. The log names turns and commands by `requestId`, tasks by "
-    "`details.task`."
-)
+# ------------------------------------------------------------ rerun
 
 
-@dataclass(frozen=True, slots=True)
-class LoggedTurn:
-    """A turn, read from its chat's log. If the user asked for one task of this turn, `task` is the task's id."""
+@dataclass(slots=True)
+class RerunResult:
+    """The answer, the stop reason and cost of each model call, and the tools that were called without a recorded result."""
 
-    turn: str
-    task: str | None
-    events: Sequence[Event]
-    """Events of the turn, and of the messages that the turn answers."""
-    lines: Sequence[Json]
-    """Transcript lines of the turn."""
-    tasks: Mapping[str, Json]
-    """Fields `callId`, `mode` and `label` of each task of the turn; the key is the task's id."""
-
-
-@dataclass(frozen=True, slots=True)
-class Recording:
-    """The recorded model requests of a turn; if `task` is set, only the requests of that task."""
-
-    request_id: str
-    chat_key: str
-    calls: Sequence[Call]
-    session: str | None = None
-    task: str | None = None
-    facts: Json = field(default_factory=dict)
-    """Fields `callId`, `mode` and `label` of the task."""
-    tasks: Sequence[Recording] = ()
+    answer: str = ""
+    calls: list[Json] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
 
     @property
-    def turn(self) -> RecordedTurn:
-        """Return the turn's requests that can be sent again. Raises `errors.NotFound` if there are none."""
-        own = [call for call in self.calls if self.task is not None or call.record.purpose == "turn"]
-        if not own:
-            raise errors.NotFound(
-                f"{self.request_id} sent no request for an answer, so there is nothing to repeat"
-            )
-        return RecordedTurn(own)
+    def totals(self) -> Json:
+        """Return the sums of tokens and costs. `costUsd` is None if the price of any call is unknown."""
+        usage = [call.get("usage") or {} for call in self.calls]
+        costs = [call.get("costUsd") for call in self.calls]
+        total = None if None in costs else round(sum(map(float, costs)), 6)  # type: ignore[arg-type]  # no None
+        tokens = {name: sum(int(one.get(name, 0)) for one in usage) for name in TOKENS}
+        return {"calls": len(self.calls), **tokens, "costUsd": total}
 
 
-def find(root: Path, asked: str) -> Recording:
-    """Return the requests of the turn or task with this id. Raises `errors.NotFound` and `errors.StorageError`."""
-    wanted, path = asked.upper(), root / HOME / FILE
-    logged = asyncio.run(find_logged(root, wanted)) if ulids.FORM.fullmatch(wanted) else None
-    name = wanted if logged is None or logged.task is not None else logged.turn
-    calls = list[Call]()
-    if path.is_file():
-        with (
-            errors.as_storage_error("the recorded requests cannot be read", *TROUBLE),
-            closing(RecordedRequests(path, readonly=True)) as file,
-        ):
-            calls = list(map(Call, file.find(name)))
-    if not calls:
-        raise errors.NotFound(UNKNOWN.format(asked) if logged is None else NOT_RECORDED.format(name))
-    lines, facts = (logged.lines, logged.tasks) if logged is not None else ((), {})
-    first = calls[0].record
-
-    def part(task: str | None, **more: object) -> Recording:
-        own = [call for call in calls if call.record.task == task]
-        request = name if task is None else str(first.request_id)
-        return Recording(request, first.chat_key, own, task=task, **more)  # type: ignore[arg-type]  # fields
-
-    if first.task == name:
-        return part(name, facts=facts.get(name, {}))
-    tasks = dict.fromkeys([*facts, *(call.record.task for call in calls if call.record.task is not None)])
-    return part(
-        None,
-        session=lines[0]["sessionId"] if lines else None,
-        tasks=[part(one, facts=facts.get(one, {})) for one in tasks],
+def _request(record: RecordedRequest) -> ModelRequest | None:
+    """Return the request; None if the recorded body is missing, damaged or changed by a removal."""
+    if record.body is None or record.wrong not in {None, REDACTED}:
+        return None
+    body: Any = json.loads(record.body)
+    return ModelRequest(
+        model=body["model"],
+        max_tokens=body["max_tokens"],
+        system=body.get("system", []),
+        messages=tags.without_system_messages(body["messages"]),
+        tools=body.get("tools", []),
+        purpose=record.purpose,
+        effort=body.get("output_config", {}).get("effort"),
+        thinking=body.get("thinking"),
     )
 
 
-async def find_logged(root: Path, name: str) -> LoggedTurn | None:
-    """Return the turn with the id `name`, or the turn that contains the message or task with this id. Return None if there is
-    no such turn. Raises `errors.StorageError`.
+def _content(record: RecordedRequest) -> list[Json]:
+    return (record.answer or {}).get("content") or []
+
+
+def recorded(calls: Sequence[RecordedRequest]) -> RerunResult:
+    """Return what the turn recorded, in the form of a rerun's result."""
+    answers = [one.answer for one in calls if one.answer is not None]
+    return RerunResult(_answer([content for one in calls if (content := _content(one))]), answers)
+
+
+async def _send_again(
+    root: Path, calls: Sequence[RecordedRequest], name: str | None, prompt: Path | None
+) -> RerunResult:
+    """Send the requests to the configured provider. The operator's log records these calls and their cost."""
+    settings = configuration.load(root)
+    llm, redact = settings.llm, Redactor(settings.secrets)
+    static = None if prompt is None else redact(text_of(prompt).strip())
+    parts: dict[str, Any] = {"clock": SystemClock(), "disk": SystemDisk(), "ids": UlidSource()}
+    log = JsonlLog(root / HOME / "logs", redact=LogRedactor(settings.secrets), **parts)
+    chat, turn = ChatKey.parse(calls[0].chat_key), calls[0].request_id
+    with closing(log), turn_scope(chat_key=chat, request_id=turn):
+        model = build_model(
+            llm.provider,
+            llm.api_key,
+            llm.base_url,
+            log=log,
+            log_messages=llm.log_messages,
+            log_payload=llm.log_payload,
+            prices=configuration.prices_of(llm),
+            artifacts=ArtifactStore(root / HOME / "artifacts", log=log, **parts),
+        )
+        try:
+            return await rerun(calls, model, name=name, static=static, redact=redact)
+        finally:
+            await model.close()
+
+
+async def rerun(
+    calls: Sequence[RecordedRequest],
+    model: Model,
+    *,
+    name: str | None,
+    static: str | None,
+    redact: Redact = str,
+) -> RerunResult:
+    """Run the turn again from its first request. `name` is the model to ask instead. `static` replaces the part of the
+    system prompt that all chats share. The first request already has the messages that joined later, the older messages
+    that the turn loaded, and the tools that it found. Raises `errors.ModelError`.
     """
-    async with event_log(root) as log:
-        chat = await log.chat_of(name) if log is not None else None
-        if log is None or chat is None:
-            return None
-        task = None
-        if chat.kind == "task":
-            task, order = name, await _order(log, chat)
-            chat = order.inbound.chat_key if order is not None else chat.chat
-        found, turn, members = await log.read(chat), name, {name}
-        for one in found:
-            started = isinstance(one.data, events.ToolStarted) and task and one.data.task == task
-            if started or name in getattr(one.data, "members", ()):
-                turn = one.turn or name
-        tasks: dict[str, Json] = {}
-        for one in (one for one in found if one.turn == turn):
-            members.update(getattr(one.data, "members", ()))
-            if isinstance(one.data, events.ToolStarted) and one.data.task:
-                order = await _order(log, chat_of_task(chat, one.data.task))
-                facts = {"mode": order.mode, "label": order.label} if order is not None else {}
-                tasks[one.data.task] = {"callId": one.data.call, **facts}
-    own = [one for one in found if one.turn == turn or {one.id, getattr(one.data, "request", "")} & members]
-    lines = [one for one in transcript.lines(chat, found) if one.get("requestId") == turn]
-    return LoggedTurn(turn, task, own, lines, tasks)
+    first, result = _request(calls[0]), RerunResult()
+    if first is None:
+        raise errors.RequestInvalid(f"the first request cannot be asked again: {calls[0].wrong}")
+    requests = [request for one in calls if (request := _request(one)) is not None]
+    system, tools = first.system, {tool["name"]: tool for one in requests for tool in one.tools}
+    if static is not None:
+        shared = {"type": "text", "text": static, "cache_control": {"type": "ephemeral"}}
+        system = (shared, *first.system[1:])
+    model_name = name or first.model
+    request = changed(first, purpose="replay", model=model_name, system=system, tools=tuple(tools.values()))
+    results = _results(calls, requests)
+    before, own = _said(first.messages, requests[-1].messages)
+    if request.system != first.system or request.model != first.model or len(before) >= len(first.messages):
+        # Models reject thinking blocks of another model, and blocks whose position in the conversation has changed.
+        before, own = blocks.without_thinking(before), blocks.without_thinking(own)
+    said = list[list[Json]]()
+    for _ in range(MAX_STEPS):
+        reply = await reply_of(model.stream(changed(request, messages=(*before, *own))))
+        result.calls.append({"stopReason": reply.stop_reason} | spent(reply))
+        content = blocks.sayable(blocks.redacted(reply.content, redact))
+        uses = blocks.tool_calls(content)
+        said += [content] if content else []
+        if not uses:
+            break
+        done = [_result(use, results, result.unknown, cut=use.id in reply.cut) for use in uses]
+        own += [{"role": "assistant", "content": content}, {"role": "user", "content": done}]
+        sends = all(use.name == chat_send.name for use in uses)
+        if sends and not any(one.get("is_error") for one in done) and not promises_more(uses[-1].input):
+            break
+    result.answer = _answer(said)
+    return result
 
 
-async def _order(log: EventLog, chat: ChatKey) -> events.Ordered | None:
-    return next((one.data for one in await log.read(chat) if isinstance(one.data, events.Ordered)), None)
+def _results(
+    calls: Sequence[RecordedRequest], requests: Sequence[ModelRequest]
+) -> dict[tuple[str, str], list[Json]]:
+    """Return the recorded results of tool calls, keyed by (tool, arguments)."""
+    found, results = dict[str, Json](), defaultdict[tuple[str, str], list[Json]](list)
+    for block in (block for one in requests for message in one.messages for block in message["content"]):
+        if block.get("type") == "tool_result":
+            found.setdefault(block["tool_use_id"], _plain(block))
+    for use in (use for one in calls for use in blocks.tool_calls(_content(one))):
+        if use.id in found:
+            results[_key(use)].append(found[use.id])
+    return results
+
+
+def _plain(block: Json) -> Json:
+    return {key: value for key, value in block.items() if key != "cache_control"}
+
+
+def _said(first: Sequence[Message], last: Sequence[Message]) -> tuple[list[Message], list[Message]]:
+    """Return the messages before the turn's question, and people's messages from the question on. `first` and `last` are
+    the messages of the turn's first and last request.
+    """
+    bare = [[_plain(block) for block in message["content"]] for message in last]
+    question = [_plain(block) for block in first[-1]["content"]]
+    if question not in bare:
+        return list(first[:-1]), list(first[-1:])
+    at, own = bare.index(question), [first[-1]]
+    for message, content in zip(last[at + 1 :], bare[at + 1 :], strict=True):
+        words = [block for block in content if block.get("type") != "tool_result"]
+        if message["role"] == "user" and words:
+            own.append({**message, "content": words})
+    return list(last[:at] if at >= len(first) else first[:-1]), own
+
+
+def _result(
+    call: ToolCall, results: dict[tuple[str, str], list[Json]], unknown: list[str], *, cut: bool
+) -> Json:
+    """Return the recorded result of a tool call. If there is none, add the tool's name to `unknown`."""
+    if not cut and (found := results.get(_key(call))):
+        return {**found.pop(0), "tool_use_id": call.id}
+    if not cut and call.name == chat_send.name:
+        return ToolResult(call.id, TAKEN).block
+    unknown.append(call.name)
+    return ToolResult(call.id, NO_RESULT, failed=True).block
+
+
+def _answer(said: Sequence[Sequence[Json]]) -> str:
+    calls = [call for content in said for call in blocks.tool_calls(content) if call.name == chat_send.name]
+    sent = [str(call.input.get("text", "")) for call in calls]
+    return "\n\n".join(sent) or (blocks.plain_text(said[-1]) if said else "")
+
+
+def _key(call: ToolCall) -> tuple[str, str]:
+    return call.name, json.dumps(call.input, sort_keys=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from bot.cli.replay import NO_RESULT, TAKEN, recorded, rerun
 from bot.contracts.base import Json, Message
 from bot.contracts.model import ModelRequest
 from bot.features.replay import RecordedRequest
-from bot.features.replay.rerun import NOT_RECORDED, TAKEN, Call, RecordedTurn, recorded, rerun
 from bot.llm.messages_api import wire
 from bot.testing.model import ScriptedModel, reply, text, tool_use
 
@@ -24,7 +24,7 @@ def result(call: Json, words: str) -> Message:
     return {"role": "user", "content": [{"type": "tool_result", "tool_use_id": call["id"], "content": words}]}
 
 
-def turn() -> RecordedTurn:
+def turn() -> list[RecordedRequest]:
     """Return a turn that listed the skills and answered."""
     asked: list[Message] = [said("go")]
     records = []
@@ -43,7 +43,7 @@ def turn() -> RecordedTurn:
             RecordedRequest(str(number), "telegram:chat:1", "T", None, "turn", "m", "", body, None, answer)
         )
         asked += [{"role": "assistant", "content": [block]}, result(block, "found")]
-    return RecordedTurn([Call(one) for one in records])
+    return records
 
 
 async def test_calls_have_their_recorded_results_and_nothing_is_sent() -> None:
@@ -58,7 +58,7 @@ async def test_calls_have_their_recorded_results_and_nothing_is_sent() -> None:
     assert [block["text"] for block in model.requests[0].system] == ["Answer in one word.", "chat"]
     shown = [json.dumps(one.messages) for one in model.requests]
     assert "found" in shown[1]
-    assert NOT_RECORDED in shown[2]
+    assert NO_RESULT in shown[2]
     assert TAKEN not in shown[2]
 
 
