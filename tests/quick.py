@@ -36,7 +36,7 @@ from typer.main import get_command
 from bot import cli, config, discovery
 from bot.contracts.tools import ToolInput
 from bot.core import events, feature
-from bot.features import claims, waiting
+from bot.features import claims
 from bot.tools import builtin, registry
 
 WARM = (
@@ -219,8 +219,6 @@ def _make_once() -> None:
     manifests = discovery.manifests()
     feature.found()
     claims.languages("")
-    for name in waiting.LANGUAGES:
-        waiting.language(name)
     bot_api.tls()
     for model in ToolInput.__subclasses__():
         registry.input_schema(model)

@@ -1,18 +1,21 @@
-"""Basic commands: greeting, help, identity, language and time zone."""
+"""Basic commands: greeting, help, identity, language, time zone, and `/waiting`, which lists what waits for a person."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from itertools import groupby
 
 from bot import text
+from bot.contracts.approvals import OpenLoop, Viewer
 from bot.contracts.channel import HomeSection
 from bot.contracts.messages import Inbound
 from bot.core.access import id_form
+from bot.core.chat import chat_of_task
 from bot.core.feature import UNKNOWN, Command, Done, Feature, Hooks, Runtime
 from bot.core.locales import near_zones, zone_named
 from bot.core.outgoing import examples
-from bot.tools.permissions.display import named
+from bot.tools.permissions.display import named, quoted
 from bot.words import (
     CATALOGUES,
     DEFAULT,
@@ -43,6 +46,8 @@ OPERATORS = frozenset(SECTIONS["operators"])  # commands for operators only
 CHANGED_BY_OPERATORS = frozenset({"effort", "listen", "model"})
 """Commands that show a setting to everybody, but change the setting only for operators."""
 _LISTED = tuple(name for listed in SECTIONS.values() for name in listed)
+MOST_SHOWN = 8  # max entries of each kind that `/waiting` lists
+GLIMPSE = 80  # max characters of a call that `/waiting` shows
 AUTO = "auto"  # argument of `/language` and `/timezone` that restores the chat app's own setting
 
 
@@ -168,6 +173,46 @@ class Basics:
         who = f"`{name}` ({inbound.person})" if name else str(inbound.person)
         return say(key, who=who, chat=inbound.chat_key)
 
+    async def waiting(self, inbound: Inbound) -> str:
+        """Run `/waiting`: list what waits for the person (in a group, for the group)."""
+        private, operator = inbound.chat_type == "direct", inbound.person in self._run.operators
+        viewer = Viewer(inbound.person, operator, None if private else inbound.chat_key)
+        parts = list[str]()
+        for kind, group in groupby(await self._run.waiting(viewer), key=lambda one: one.kind):
+            found = list(group)
+            lines = [f"- {self._line(one, viewer, self._prefix(inbound))}" for one in found[:MOST_SHOWN]]
+            more = len(found) - MOST_SHOWN
+            lines += [f"- {say('home.more_jobs', count=more)}"] if more > 0 else []
+            parts.append("\n".join([f"**{say(f'waiting.kind_{kind}')}**", *lines]))
+        return "\n\n".join(parts) or say("waiting.nothing" if private else "waiting.nothing_here")
+
+    def _line(self, loop: OpenLoop, viewer: Viewer, prefix: str) -> str:
+        parts = [named(loop.what)]
+        if loop.kind == "approval" and loop.detail:
+            parts.append(f"`{quoted(text.preview(loop.detail, GLIMPSE))}`")
+        if loop.person is not None and loop.person != viewer.person:
+            parts.append(f"`{named(loop.name)}`" if loop.name else str(loop.person))
+        if loop.kind != "job":
+            parts.append(times.recent(loop.since, self._run.clock.now()))
+        elif loop.state:
+            parts.append(say(f"jobs.state_{loop.state}"))
+        else:
+            parts.append(say("jobs.state_next", time=times.date(loop.due or 0.0)))
+        return " · ".join([*parts, *(f"`{prefix}{loop.command(act)}`" for act in loop.acts)])
+
+    async def tasks(self, viewer: Viewer) -> list[OpenLoop]:
+        """Return the running subagent tasks that this person sees."""
+        found, chats = list[OpenLoop](), self._run.chats
+        for key, turn in [(chat.key, chat.turn) for chat in chats if chat.turn is not None]:
+            first = turn.first
+            for task in turn.tasks.values() if viewer.sees(first.person, key) else ():
+                child = chats.loaded(chat_of_task(key, task))
+                label = child.task.label if child is not None and child.task is not None else ""
+                what = text.preview(label, 120) or say("waiting.some_task")
+                about = what, first.ts / 1000, first.person, first.user_name or ""
+                found.append(OpenLoop("task", task[-6:], key, *about, state="running"))
+        return found
+
 
 def usage(name: str, prefix: str, *, operator: bool) -> str:
     """Return a command with the arguments that this person may give, e.g. `/resume [id]`."""
@@ -190,9 +235,11 @@ def _build(runtime: Runtime) -> Hooks:
             "language": Command.saying(basics.language),
             "timezone": Command.saying(basics.timezone),
             "whoami": Command.saying(basics.whoami),
+            "waiting": Command.saying(basics.waiting),
         },
         signals={"added": Command.saying(basics.introduce)},
         home={3: basics.home},
+        waiting=basics.tasks,
     )
 
 

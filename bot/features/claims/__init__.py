@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import functools
 import re
-from collections.abc import Iterable, Iterator, Sequence
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -20,10 +21,8 @@ from bot import errors, text
 from bot.contracts.base import Message
 from bot.contracts.messages import OutgoingFile, Sent
 from bot.contracts.tools import MCP, Effect, ToolCall, ToolResult
-from bot.core import phrases
 from bot.core.chat import Chat
 from bot.core.feature import Feature, Hooks, Runtime
-from bot.core.phrases import LATIN, Pattern, compiled
 from bot.tools.builtin.chat_send import chat_send
 from bot.tools.context import CALL, Reply
 from bot.tools.permissions.rules import SCHEDULING
@@ -32,6 +31,121 @@ from bot.tools.registry import Registry
 Kind = Literal["sent", "mailed", "saved", "deleted", "ran", "scheduled", "acted"]
 """Kind of the claimed action. `mailed`: sent to another recipient. `acted`: any other effect (installed, booked, paid …)."""
 SHOWN = 120  # max characters of the sentence that a note below the reply quotes
+
+# ------------------------------------------------------------ sentences
+
+Pattern = regex.Pattern[str]
+COMMAND = "⌘"
+"""Placeholder for inline code that is not a file name."""
+NAME = r"(?:[\w./~-]*\w\.(?:cfg|conf|cpp|css|csv|docx?|env|go|html?|ini|ics|java|jsx?|json|jsonl|lock|log|md|pdf|php|png|jpe?g|pptx?|py|rb|rs|sh|sql|svg|toml|tsx?|txt|xlsx?|xml|ya?ml|zip)\b)"
+"""Pattern of a file name with a common extension."""
+_WORD = re.compile(r"<(\w+)>")
+HEAD, TAIL = 4_000, 2_000
+"""Max characters searched at the beginning and at the end of a text. A bot reports its actions there, not in the middle."""
+SENTENCE = 400
+"""Max characters searched in each sentence."""
+_FENCED = regex.compile(
+    r"^[ \t]*(```+|~~~+)[^\n]*\n.*?(?:^[ \t]*\1[ \t]*$|\Z)", regex.MULTILINE | regex.DOTALL
+)
+_CODE = regex.compile(r"(`+)([^`\n]+)\1")
+_FILE = regex.compile(rf"[\w./~-]+/[\w./~-]*|{NAME}", regex.IGNORECASE)
+_QUOTED = regex.compile(
+    r"“[^”\n]*”|„[^“”\n]*[“”]|«[^»\n]*»|「[^」\n]*」|『[^』\n]*』|《[^》\n]*》|(?<!\w)\"[^\"\n]*\"(?!\w)|(?<![\w'’])'[^'\n]{4,}'(?!\w)"
+)
+_LINK = regex.compile(r"https?://\S+")
+_MARKS = regex.compile(r"[*_~]{1,3}(?=\S)|(?<=\S)[*_~]{1,3}")
+_ITEM = regex.compile(r"^\s*(?:[-+*•]|\d{1,3}[.)]|#{1,6})\s+")
+_SENTENCES = regex.compile(r"(?<=[.!?…])\s+|(?<=[。！？；;])|\n+")
+_CLAUSES = regex.compile(r"[,，、;；:：–—]| but | however | aber | jedoch ")
+LATIN = ("english", "german")
+"""Languages whose phrases are searched in a text without Japanese and Chinese characters."""
+_KANA = regex.compile(r"[\p{Hiragana}\p{Katakana}]")
+_HAN = regex.compile(r"\p{Han}")
+_ASKS = regex.compile(r"[?？]\W*$")
+
+
+def _load(name: str) -> dict[str, Any]:
+    """Return the phrases in a file of this folder, as strings. In a phrase, `<WORD>` is replaced by the entry WORD of the file's
+    table [words], `<name>` by `NAME`, and `<command>` by `COMMAND`.
+    """
+    raw = tomllib.loads(Path(__file__).with_name(f"{name}.toml").read_text(encoding="utf-8"))
+    words = {"name": NAME, "command": COMMAND}
+    for word, phrase in raw.pop("words", {}).items():
+        words[word] = _filled(phrase, words)
+    return {key: _filled_in(value, words) for key, value in raw.items()}
+
+
+def _filled_in(value: Any, words: Mapping[str, str]) -> Any:
+    if isinstance(value, dict):
+        return {key: _filled_in(one, words) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_filled_in(one, words) for one in value]
+    return _filled(value, words) if isinstance(value, str) else value
+
+
+def _filled(phrase: str, words: Mapping[str, str]) -> str:
+    return _WORD.sub(lambda found: words[found[1]], phrase)
+
+
+def _compiled(phrase: str) -> Pattern:
+    return regex.compile(phrase, regex.IGNORECASE)
+
+
+@functools.cache
+def _drafts() -> dict[str, tuple[Pattern, Pattern]]:
+    """Return two patterns for each language: the first matches the introduction of a draft, the second a request for a draft."""
+    raw = _load("phrases")
+    return {name: (_compiled(one["draft"]), _compiled(one["composing"])) for name, one in raw.items()}
+
+
+def _language_names(words: str) -> tuple[str, ...]:
+    if words.isascii():
+        return LATIN
+    if _KANA.search(words):
+        return ("japanese",)
+    return ("chinese",) if _HAN.search(words) else LATIN
+
+
+def _ends(words: str) -> str:
+    return words if len(words) <= HEAD + TAIL else f"{words[:HEAD]}\n{words[-TAIL:]}"
+
+
+def _asks(sentence: str) -> bool:
+    return _ASKS.search(sentence) is not None
+
+
+def _composing(person: str) -> bool:
+    """Return True if a person's message asks the bot to draft a text that somebody else will send or receive."""
+    return any(_drafts()[name][1].search(person) for name in _language_names(person))
+
+
+def sentences(words: str) -> Iterator[tuple[str, str]]:
+    """Yield each sentence that the author of a text wrote, as (first `SENTENCE` characters, whole sentence). Stop
+    before a draft, because a draft's sentences are not the author's own.
+    """
+    plain = _FENCED.sub("\n", words)
+    for line in plain.split("\n"):
+        if line.lstrip().startswith((">", "|", "    ")):
+            continue
+        bare = _ITEM.sub("", line)
+        read = _MARKS.sub("", _QUOTED.sub("□", _LINK.sub("□", _CODE.sub(_named, bare)))).strip()
+        if any(_drafts()[name][0].search(read) for name in _language_names(read)):
+            return  # the rest of the text is a draft
+        for sentence in filter(None, map(str.strip, _SENTENCES.split(read))):
+            yield sentence[:SENTENCE], sentence
+
+
+def _clause(sentence: str, start: int, end: int) -> str:
+    borders = [0, *(mark.end() for mark in _CLAUSES.finditer(sentence)), len(sentence)]
+    first = max(border for border in borders if border <= start)
+    last = min((border for border in borders if border >= end), default=len(sentence))
+    return sentence[first:last]
+
+
+def _named(code: regex.Match[str]) -> str:
+    """Return the content of inline code if it is a file name or path; otherwise return `COMMAND`."""
+    return str(code[2]) if _FILE.fullmatch(code[2].strip()) else COMMAND
+
 
 # ------------------------------------------------------------ claims
 
@@ -80,14 +194,16 @@ _ASKS_FACTS = regex.compile(
 @functools.cache
 def _language(name: str) -> Language:
     """Load a language file. The result is cached, because compiling the patterns takes a tenth of a second."""
-    raw: dict[str, Any] = phrases.load(Path(__file__).parent, name)
+    raw: dict[str, Any] = _load(name)
     sayings = tuple(
-        (one["kind"], compiled(one["pattern"]), one.get("own", True)) for one in raw.pop("sayings")
+        (one["kind"], _compiled(one["pattern"]), one.get("own", True)) for one in raw.pop("sayings")
     )
     # Every reply is searched for this pattern. It is compiled without IGNORECASE, which makes the search four times faster.
     deed, name, note = re.compile(raw.pop("deed")), raw.pop("name"), raw.pop("note")
     rest: dict[str, Any] = {
-        key: {of: compiled(one) for of, one in value.items()} if isinstance(value, dict) else compiled(value)
+        key: {of: _compiled(one) for of, one in value.items()}
+        if isinstance(value, dict)
+        else _compiled(value)
         for key, value in raw.items()
     }
     return Language(name=name, note=note, sayings=sayings, deed=deed, **rest)
@@ -95,19 +211,19 @@ def _language(name: str) -> Language:
 
 def languages(words: str) -> tuple[Language, ...]:
     """Return the languages in which a text may be written. Each language is loaded on first use."""
-    return tuple(map(_language, phrases.languages(words)))
+    return tuple(map(_language, _language_names(words)))
 
 
 def claims(words: str, person: str = "") -> list[Claim]:
     """Return the claims in a reply, at most one per kind. `person` is the text that the reply answers."""
     found: dict[Kind, Claim] = {}
-    words, person = phrases.ends(words), phrases.ends(person)
+    words, person = _ends(words), _ends(person)
     # First search the whole text once, because a search of each sentence takes much longer.
     bare = words.translate(_UNMARKED).lower()
-    if phrases.languages(words) == LATIN and not any(one.deed.search(bare) for one in languages(words)):
+    if _language_names(words) == LATIN and not any(one.deed.search(bare) for one in languages(words)):
         return []
-    for sentence, shown in phrases.sentences(words):
-        for language in languages(sentence) if not phrases.asks(sentence) else ():
+    for sentence, shown in sentences(words):
+        for language in languages(sentence) if not _asks(sentence) else ():
             for claim in _claimed(sentence, shown, language, person):
                 found.setdefault(claim.kind, claim)
     return list(found.values())
@@ -121,7 +237,7 @@ def _claimed(sentence: str, shown: str, language: Language, person: str) -> Iter
         match = pattern.search(sentence)
         if match is None or language.before.search(sentence[: match.end()]):
             continue
-        around = phrases.clause(sentence, match.start(), match.end())
+        around = _clause(sentence, match.start(), match.end())
         if not language.around.search(around) and not _is_no_answer_to(person, kind, own=own):
             earlier = bool(language.earlier.search(sentence)) or reviewing
             yield Claim(kind, shown, language, own, earlier)
@@ -134,7 +250,7 @@ def _is_no_answer_to(person: str, kind: Kind, *, own: bool) -> bool:
         asks = _ASKS_FACTS.search(person) and not any(one.requests.search(person) for one in known)
         if not ordered or asks or any(one.done[kind].search(person) for one in known):
             return True
-    return bool(person) and phrases.composing(person) and not ordered
+    return bool(person) and _composing(person) and not ordered
 
 
 # ------------------------------------------------------------ performed actions
