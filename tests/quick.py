@@ -219,6 +219,8 @@ def _make_once() -> None:
     manifests = discovery.manifests()
     feature.found()
     claims.languages("")
+    for name in claims.PROMISES:
+        claims.promises(name)
     bot_api.tls()
     for model in ToolInput.__subclasses__():
         registry.input_schema(model)

@@ -69,6 +69,7 @@ _COLUMNS = {
 }
 
 Name = Annotated[str | None, typer.Option(metavar="M", help="Send the requests to this model, and compare.")]
+Offline = Annotated[bool, typer.Option("--offline", help="Only show and verify, without a model (default).")]
 PROMPT = "Send the requests with this system prompt, and compare."
 Prompt = Annotated[Path | None, typer.Option(metavar="FILE", exists=True, dir_okay=False, help=PROMPT)]
 Body = Annotated[int | None, typer.Option(metavar="N", min=1, help="Print only the bytes of request N.")]
@@ -77,14 +78,15 @@ Body = Annotated[int | None, typer.Option(metavar="N", min=1, help="Print only t
 def replay(
     request_id: RequestId,
     root: Dir = Here,
+    offline: Offline = False,
     model: Name = None,
     prompt: Prompt = None,
     body: Body = None,
     as_json: AsJson = False,
 ) -> None:
     live = model is not None or prompt is not None
-    if live and body is not None:
-        raise typer.BadParameter("--model and --prompt cannot be combined with --body")
+    if live and (offline or body is not None):
+        raise typer.BadParameter("--model and --prompt cannot be combined with --offline or --body")
     name, found = find(root, request_id.upper())
     first = found[0]
     task = name if first.task == name else None

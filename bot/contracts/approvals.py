@@ -136,19 +136,20 @@ class Unattended:
 
 # ------------------------------------------------------------ open loops
 
-LoopKind = Literal["person", "approval", "question", "task", "job", "lasting"]
+LoopKind = Literal["person", "approval", "question", "promise", "task", "job", "lasting"]
 """Kinds of open loops, in the order of the board: a person who asks for access, a question about a call, a question of
-a tool, a task that has not reported, a job, and (for the console) a lasting approval.
+a tool, a promise that no job keeps, a task that has not reported, a job, and (for the console) a lasting approval.
 """
 KINDS: tuple[LoopKind, ...] = get_args(LoopKind)
 LoopState = Literal["", "running", "paused", "failed"]
-Act = Literal["admit", "block", "once", "deny", "pause", "resume", "cancel", "revoke"]
+Act = Literal["admit", "block", "once", "deny", "done", "pause", "resume", "cancel", "revoke"]
 """Action on an open loop. The labels of the buttons are `buttons.…` in `bot/words`."""
 COMMANDS: Mapping[Act, tuple[str, str]] = {
     "admit": ("allow", "{}"),
     "block": ("block", "{}"),
     "once": ("approve", "{} once"),
     "deny": ("deny", "{}"),
+    "done": ("waiting", "done {}"),
     "pause": ("jobs", "pause {}"),
     "resume": ("jobs", "resume {}"),
     "cancel": ("jobs", "cancel {}"),

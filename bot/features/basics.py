@@ -12,6 +12,8 @@ from bot.contracts.channel import HomeSection
 from bot.contracts.messages import Inbound
 from bot.core.access import id_form
 from bot.core.chat import chat_of_task
+from bot.core.chats import Fact
+from bot.core.events import FactSet
 from bot.core.feature import UNKNOWN, Command, Done, Feature, Hooks, Runtime
 from bot.core.locales import near_zones, zone_named
 from bot.core.outgoing import examples
@@ -173,9 +175,12 @@ class Basics:
         who = f"`{name}` ({inbound.person})" if name else str(inbound.person)
         return say(key, who=who, chat=inbound.chat_key)
 
-    async def waiting(self, inbound: Inbound) -> str:
-        """Run `/waiting`: list what waits for the person (in a group, for the group)."""
+    async def waiting(self, inbound: Inbound) -> Done:
+        """Run `/waiting`: list what waits for the person (in a group, for the group). `/waiting done NAME` ends a promise."""
         private, operator = inbound.chat_type == "direct", inbound.person in self._run.operators
+        verb, _, name = inbound.args.partition(" ")
+        if verb.casefold() == "done":
+            return await self._close(inbound, Viewer(inbound.person, operator), name.strip().upper())
         viewer = Viewer(inbound.person, operator, None if private else inbound.chat_key)
         parts = list[str]()
         for kind, group in groupby(await self._run.waiting(viewer), key=lambda one: one.kind):
@@ -184,10 +189,20 @@ class Basics:
             more = len(found) - MOST_SHOWN
             lines += [f"- {say('home.more_jobs', count=more)}"] if more > 0 else []
             parts.append("\n".join([f"**{say(f'waiting.kind_{kind}')}**", *lines]))
-        return "\n\n".join(parts) or say("waiting.nothing" if private else "waiting.nothing_here")
+        return Done("\n\n".join(parts) or say("waiting.nothing" if private else "waiting.nothing_here"))
+
+    async def _close(self, inbound: Inbound, viewer: Viewer, name: str) -> Done:
+        for loop in await self._run.waiting(viewer):
+            if loop.id == name and "done" in loop.acts:
+                by, promises = str(inbound.person), self._run.chats.facts[loop.kind]
+                self._run.log.write("promise", "a promise is closed", chat_key=loop.chat_key, by=by)
+                gone = [one for one in promises if one.endswith(name)]
+                facts = [Fact(inbound.chat_key, FactSet(loop.kind, one, None)) for one in gone]
+                return Done(say("waiting.closed", words=loop.what), facts)
+        return Done(say("waiting.unknown"))
 
     def _line(self, loop: OpenLoop, viewer: Viewer, prefix: str) -> str:
-        parts = [named(loop.what)]
+        parts = [f"“{loop.what}”" if loop.kind == "promise" else named(loop.what)]
         if loop.kind == "approval" and loop.detail:
             parts.append(f"`{quoted(text.preview(loop.detail, GLIMPSE))}`")
         if loop.person is not None and loop.person != viewer.person:
@@ -235,7 +250,7 @@ def _build(runtime: Runtime) -> Hooks:
             "language": Command.saying(basics.language),
             "timezone": Command.saying(basics.timezone),
             "whoami": Command.saying(basics.whoami),
-            "waiting": Command.saying(basics.waiting),
+            "waiting": Command(basics.waiting),
         },
         signals={"added": Command.saying(basics.introduce)},
         home={3: basics.home},

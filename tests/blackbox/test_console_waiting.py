@@ -77,6 +77,8 @@ async def filled(world: World, token: str | None = TOKEN) -> None:
     world.model.answer("I will.")
     world.telegram.say("remind me <b>now</b>", name="渡辺 さん")
     await world.heard("I will.")
+    world.model.answer("It is down. I'll look again tomorrow.")
+    await world.ask("is it up?", 2)
     world.model.answer(tool_use("read_artifact", {"id": "none"}))
     world.model.answer("Nothing there.")
     world.telegram.say("read it")
@@ -115,9 +117,10 @@ async def test_operators_decide_in_the_console_and_nobody_without_the_right_does
         assert await visitor.decide("job", "pause") == "Paused: Look"
         assert await visitor.decide("job", "resume") == "Resumed: Look"
         assert await visitor.decide("job", "cancel") == "Cancelled: Look"
+        assert "look again tomorrow" in await visitor.decide("promise", "done")
         assert "Taken back: use my tool read_artifact" in await visitor.decide("lasting", "revoke")
         assert "<form" not in await visitor.page()
-    acts = ["admit", "once", "pause", "resume", "cancel", "revoke"]
+    acts = ["admit", "once", "pause", "resume", "cancel", "done", "revoke"]
     await eventually(lambda: [line["details"]["act"] for line in _acts(world)] == acts)
     assert {line["level"] for line in _acts(world)} == {"action"}
     world.model.answer("Hello.")
@@ -128,7 +131,7 @@ async def test_operators_decide_in_the_console_and_nobody_without_the_right_does
 async def refused(visitor: Visitor) -> None:
     """Send all forms that must be refused, and check that the open items do not change."""
     before = _loops(await visitor.page())
-    assert len(before) == 4
+    assert len(before) == 5
     form = await visitor.form("person", "admit")
     cases: list[tuple[Form, int, Mapping[str, Any]]] = [
         (form, 401, {"Authorization": None}),

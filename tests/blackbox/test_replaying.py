@@ -229,7 +229,8 @@ async def test_another_model_is_asked_and_nothing_runs(world: World) -> None:
     assert (told["recorded"]["answer"], told["again"]["answer"]) == ("Good.", "Good.")
     assert world.model.bodies[-1]["model"] == "claude-opus-5-5"
     assert world.texts() == ["Good."]
-    code, _, err = await quick.run("replay", name, "--body", "1", "--model", "m", "--dir", str(world.root))
-    assert (code, "cannot be combined" in " ".join(err.replace("│", " ").split())) == (2, True)
+    for words in (["--offline", "--model", "m"], ["--body", "1", "--model", "m"]):
+        code, _, err = await quick.run("replay", name, *words, "--dir", str(world.root))
+        assert (code, "cannot be combined" in " ".join(err.replace("│", " ").split())) == (2, True)
     code, out, err = await quick.run("replay", "../../etc/passwd", "--dir", str(world.root))
     assert (code, out, "no turn or task" in err) == (1, b"", True)

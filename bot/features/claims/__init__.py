@@ -1,6 +1,7 @@
-"""Claim check: compares the actions that a reply claims to have done with the tool calls of its turn.
+"""Claim check: compares the actions that a reply claims to have done with the tool calls of its turn. A promise, in which a
+reply says that the bot will do something later, goes on the board (`/waiting`) unless the turn scheduled a job.
 
-Quotes, drafts, code, past events, conditions, plans, denials and questions are no claims. In doubt, a sentence is no claim.
+Quotes, drafts, code, past events, conditions, plans, denials and questions are no claims. In doubt, a sentence is no claim and no promise.
 Each language has a file of phrases in this folder.
 """
 
@@ -10,7 +11,7 @@ import asyncio
 import functools
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -18,12 +19,17 @@ from typing import Any, Literal
 import regex
 
 from bot import errors, text
+from bot.contracts.approvals import Act, OpenLoop, Viewer
 from bot.contracts.base import Message
+from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.messages import OutgoingFile, Sent
 from bot.contracts.tools import MCP, Effect, ToolCall, ToolResult
-from bot.core.chat import Chat
+from bot.core.chat import Chat, Turn
+from bot.core.chats import Fact
+from bot.core.events import FactSet
 from bot.core.feature import Feature, Hooks, Runtime
 from bot.tools.builtin.chat_send import chat_send
+from bot.tools.builtin.work import schedule_create
 from bot.tools.context import CALL, Reply
 from bot.tools.permissions.rules import SCHEDULING
 from bot.tools.registry import Registry
@@ -253,6 +259,44 @@ def _is_no_answer_to(person: str, kind: Kind, *, own: bool) -> bool:
     return bool(person) and _composing(person) and not ordered
 
 
+# ------------------------------------------------------------ promises
+
+PROMISE: Literal["promise"] = (
+    "promise"  # kind of the `FactSet` events that store promises; the key is the turn's id
+)
+PROMISES = ("english", "chinese")  # languages in which promises are recognised
+KEPT = 14 * 86_400.0  # max age in seconds of a promise on the board
+LONGEST = 200  # max characters of a stored promise
+SHORT = 6  # number of letters of a promise's short name
+_GAPS = re.compile(f"[□{COMMAND}]")
+
+
+@functools.cache
+def promises(name: str) -> tuple[re.Pattern[str], Callable[[str], bool]]:
+    """Return a quick pattern that matches in every promise of a language, and a function that returns True for a promise."""
+    raw = _load(f"promises_{name}")
+    before, around, *sayings = map(_compiled, (raw["before"], raw["around"], *raw["sayings"]))
+
+    def finds(sentence: str) -> bool:
+        matches = [found for one in sayings if (found := one.search(sentence)) is not None]
+        own = any(before.search(sentence[: found.start()]) is None for found in matches)
+        return own and around.search(sentence) is None
+
+    return re.compile(raw["cue"]), finds
+
+
+def promise_in(words: str, person: str = "") -> str:
+    """Return the sentence with the first promise in a reply; "" if there is none. `person` is the text that the reply answers."""
+    # In nearly every reply, this fast search finds nothing, which saves the slow search.
+    if not any(promises(name)[0].search(words.lower()) for name in PROMISES) or _composing(_ends(person)):
+        return ""
+    for sentence, shown in sentences(_ends(words)):
+        known = [name for name in _language_names(sentence) if name in PROMISES]
+        if not _asks(sentence) and any(promises(name)[1](sentence) for name in known):
+            return _GAPS.sub("…", shown)
+    return ""
+
+
 # ------------------------------------------------------------ performed actions
 
 TASK = "task"
@@ -319,18 +363,22 @@ class CheckedReply:
         self._inner = inner
         self._chat = chat
         self._registry = registry
-        self._log = runtime.log
+        self._run = runtime
         self._corrected = False
 
     async def send(
         self, words: str, step_id: str | None = None, files: Sequence[OutgoingFile] = ()
     ) -> list[Sent]:
         """Implement `tools.context.Reply.send`. Additionally raises `errors.ClaimUnfounded`."""
-        if found := await self._unfounded(words):
+        turn = self._chat.turn
+        person = "\n".join(one.text for one in turn.members) if turn is not None else ""
+        found, promise = await asyncio.to_thread(lambda: (claims(words, person), promise_in(words, person)))
+        done = self._done() if found or promise else []
+        if found := found and self._unfounded(words, found, done):
             claim = text.preview(found[0].sentence, SHOWN)
             # Only a tool call has a result from which the model learns of the claim. A final text is sent in any case.
             corrects = CALL.get() != "" and not self._corrected
-            self._log.write(
+            self._run.log.write(
                 "claim",
                 "a reply says that something was done which no tool did",
                 level="warn",
@@ -342,19 +390,40 @@ class CheckedReply:
                 self._corrected = True
                 raise errors.ClaimUnfounded(claim=claim)
             words = f"{words}\n\n{found[0].language.note.format(claim=claim)}"
+        if turn is not None and (promise or self._run.chats.facts[PROMISE]):
+            plans = any(worked and call.name == schedule_create.name for call, worked in done)
+            self._keep(turn, "" if plans or turn.first.due is not None else promise)
         return await self._inner.send(words, step_id, files)
 
-    async def _unfounded(self, words: str) -> list[Claim]:
+    def _done(self) -> list[tuple[ToolCall, bool]]:
+        view = self._chat.context
+        results = list(view.running.results.values()) if view.running is not None else []
+        return _performed([*view.current(), {"role": "user", "content": results}])
+
+    def _keep(self, turn: Turn, promise: str) -> None:
+        """Store the promise in a reply. Delete promises that are too old, and those of an answer that this turn replaces."""
+        first, now, key = turn.first, self._run.clock.now(), self._chat.key
+        replaced = (str(first.chat_key), first.message_id if first.renews is not None else None)
+        facts = [
+            Fact(key, FactSet(PROMISE, name, None))
+            for name, one in self._run.chats.facts[PROMISE].items()
+            if one["at"] < now - KEPT or (one["chat"], one.get("message", "")) == replaced
+        ]
+        if promise:
+            self._run.log.write(
+                "promise", "an answer promises something that no job carries", request_id=turn.id
+            )
+            words = text.preview(self._run.redact(promise), LONGEST)
+            value = {"at": now, "words": words, "person": str(first.person), "name": first.user_name or ""}
+            value |= {"chat": str(first.chat_key), "message": first.message_id or ""}
+            facts.append(Fact(key, FactSet(PROMISE, turn.id, value), turn.id))
+        self._run.chats.append(*facts)
+
+    def _unfounded(self, words: str, left: list[Claim], done: list[tuple[ToolCall, bool]]) -> list[Claim]:
         """Return the claims that no tool call of the turn supports. Earlier turns can support claims about earlier actions;
         if a summary hides the earlier turns, such claims count as supported.
         """
-        turn, view = self._chat.turn, self._chat.context
-        person = "\n".join(one.text for one in turn.members) if turn is not None else ""
-        left = await asyncio.to_thread(claims, words, person)
-        if not left:
-            return []
-        results = list(view.running.results.values()) if view.running is not None else []
-        done = _performed([*view.current(), {"role": "user", "content": results}])
+        view = self._chat.context
         admits = any(language.admits.search(words) for language in languages(words))
         left = self._without(left, done, admits=admits)
         if any(worked for _, worked in done):
@@ -375,7 +444,27 @@ class CheckedReply:
 
 
 def _build(runtime: Runtime) -> Hooks:
-    return Hooks(wrap_reply=lambda chat, reply, registry: CheckedReply(reply, chat, registry, runtime))
+    async def waiting(viewer: Viewer) -> list[OpenLoop]:
+        """Return the promises that this person sees on the board."""
+        found, now = list[OpenLoop](), runtime.clock.now()
+        for turn, one in runtime.chats.facts[PROMISE].items():
+            who, chat = UserRef.parse(one["person"]), ChatKey.parse(one["chat"])
+            if one["at"] >= now - KEPT and viewer.sees(who, chat):
+                acts: tuple[Act, ...] = ("done",) if viewer.owns(who) else ()
+                about = one["words"], one["at"], who, one["name"]
+                found.append(OpenLoop(PROMISE, turn[-SHORT:], chat, *about, acts=acts))
+        return found
+
+    async def warm() -> None:
+        # Loading the phrases would delay the first reply.
+        for name in PROMISES:
+            await asyncio.to_thread(promises, name)
+
+    return Hooks(
+        wrap_reply=lambda chat, reply, registry: CheckedReply(reply, chat, registry, runtime),
+        waiting=waiting,
+        serves=(warm,),
+    )
 
 
 FEATURE = Feature("claims", _build)

@@ -4,8 +4,8 @@ import { press } from "/actions.js";
 import { $, button, el, request } from "/dom.js";
 import { words as said } from "/words.js";
 
-/** Return true for an entry that needs this person: a request to decide, or the person's own question. */
-const isMine = (one) => (["person", "approval"].includes(one.kind) ? one.acts.length > 0 : one.kind === "question" && !one.who);
+/** Return true for an entry that needs this person: a request to decide, or the person's own question or promise. */
+const isMine = (one) => (["person", "approval"].includes(one.kind) ? one.acts.length > 0 : ["question", "promise"].includes(one.kind) && !one.who);
 
 /** Load the board from the server. Show the number, and the panel if it is open. */
 async function refresh() {
