@@ -1,9 +1,7 @@
 """Guards the project's files: instruction files, hidden names, and the provenance of files' text. All functions block.
 
-A file is an instruction file because of its name, or because another instruction file includes or links to it. A file that a
-command created or changed is not followed until a person has accepted it. An operator accepts a file by approving that a file
-tool writes it. A person who saves the file outside Shipmate accepts it too. Shipmate notices later changes by the file's ctime,
-which commands cannot set.
+A file is an instruction file because of its name, or because another instruction file includes or links to it. The sandbox makes
+instruction files read-only for commands. An instruction file that a command makes is renamed when the command ends.
 
 A mark stores the provenance of a file that a tool or a command wrote while untrusted text was in the model's context.
 The mark ends when the file is completely rewritten without untrusted text in the context, or when a person saves it.
@@ -17,6 +15,7 @@ import itertools
 import json
 import os
 import re
+import secrets
 import stat
 import threading
 import time
@@ -49,23 +48,19 @@ _SKILLS = (".claude", "skills")
 _SKIPPED = frozenset({".git", ".ship"})
 LARGEST = 256 * 1024
 """Max bytes that are read from an instruction file."""
-NOT_VETTED = (
-    "a command has made or changed it, so it is no instruction until an operator has it written with write_file, whole, "
-    "or somebody saves it on the machine"
-)
 MOST = 2_000
 """Max files with a mark of their own. Above this number, marks cover whole top-level folders, or the whole project."""
 _NOTES = 10
-"""Max lines of each kind of note about a command."""
+"""Max notes about a command."""
 _SLACK = 50_000_000
 """Max nanoseconds by which the kernel's file timestamps may lag behind the clock."""
 Parts = tuple[str, ...]
-_Times = set[tuple[str, int]]
-"""Normalised name and change time (ctime in ns) of each file."""
+_Known = set[tuple[str, str]]
+"""Normalised name of each instruction file, with the path that remains when all links are resolved."""
 
 
 class NotVetted(errors.ShipmateError):
-    """A command created or changed an instruction file, and no person has accepted the file."""
+    """An instruction file may be the work of a command that is still running."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +71,8 @@ class InstructionFileSet:
     """Device and inode of each instruction file."""
     files: tuple[str, ...] = ()
     """Paths of the followed files in the project, with links resolved."""
-    changed: Mapping[Path, int] = field(default_factory=dict)
-    """Change time (ctime in ns) by path, for each file that is an instruction file by its name or by inclusion."""
+    named: Mapping[Path, str] = field(default_factory=dict)
+    """Path, with links resolved, of each file that is an instruction file by its name or by inclusion."""
 
     def holds(self, path: Path) -> bool:
         """Return True if the file at a path is an instruction file, or would be one if somebody created it."""
@@ -134,13 +129,6 @@ def _references(root: Path, path: Path) -> Iterator[tuple[Path, bool]]:
             yield target_path, instructs
 
 
-def _changed_at(path: Path, found: os.stat_result) -> int:
-    """Return the ctime of a file in ns. For a link, return the later ctime of the link and the file."""
-    with contextlib.suppress(OSError):
-        return max(found.st_ctime_ns, path.lstat().st_ctime_ns)
-    return found.st_ctime_ns
-
-
 def _state(path: Path) -> os.stat_result | None:
     with contextlib.suppress(OSError, ValueError):
         return path.stat()
@@ -177,9 +165,9 @@ class _Mark:
 class FileGuard:
     """Guards the files of one project. The state is stored in `file`; without a `file`, only in memory.
 
-    While commands run, only instruction files that have not changed since these commands began are followed. When a
-    command ends, or at the first start after Shipmate was killed, each changed instruction file must wait until a person
-    accepts it. Text written by `operators` needs no mark.
+    While commands run, only the instruction files that existed when these commands began are followed. When a command ends,
+    or at the first start after Shipmate was killed, each new instruction file is renamed. Text written by `operators` needs
+    no mark.
     """
 
     def __init__(
@@ -197,16 +185,13 @@ class FileGuard:
         self._file, self._disk, self._log = file, disk, log
         self._operators, self._more, self._skills = operators, more, skills
         self._lock = threading.RLock()
-        self.changes = 0
-        """Number of times that the set of followed files may have changed."""
         self._running: list[Command] = []
-        self.own: HiddenNames = {}
+        self.own: HiddenNames | None = None
         """Hidden names that were at the top of the project's folder before any of the running commands started. No
-        command created these names.
+        command created these names. None while no command runs.
         """
-        self._known: _Times | None = None
-        """Instruction files that were followed when the running commands began; None while no command runs."""
-        self._waiting: _Times = set()
+        self._known: _Known | None = None
+        """Instruction files that were followed when the running commands began. None means that all are followed."""
         self._marks: dict[str, _Mark] = {}
         self._load()
 
@@ -218,87 +203,111 @@ class FileGuard:
             command.since = time.time_ns() - _SLACK
             self._running.append(command)
             found = self.find_instruction_files()
-            if self._known is None:
+            if self.own is None:
                 own = file_access.hidden_names(self._root)
                 file_access.save_names(self._root, own)
-                known = {
-                    (self._name(path), at) for path, at in found.changed.items() if self._followed(path, at)
-                }
-                self._save(known)
-                self.own, self._known = own, known
-            else:
-                self._save(self._known)
+                self.own = own
+            if self._known is None:
+                named = found.named.items()
+                self._known = {(self._name(one), end) for one, end in named if self._followed(one, Path(end))}
+            self._save()
             file_access.set_aside(self._root, self.own)
             return found
 
     def end(self, command: Command) -> list[str]:
-        """Record that a command has ended: rename hidden files that the command created, let changed instruction files
-        wait, and mark changed files. Return notes for the model.
+        """Record that a command has ended: rename hidden files and instruction files that the command created, and mark changed
+        files. Return notes for the model.
         """
         with self._lock:
             self._running.remove(command)
-            known, notes = self._known, list[str]()
+            moved, clean = dict[str, str](), True
             try:
-                if known is not None:
+                if self.own is not None:
                     moved = file_access.set_aside(self._root, self.own)
-                    lines = [
-                        f"{name} may not be made by a command; it is {to} now." for name, to in moved.items()
-                    ]
-                    more = (
-                        [f"So it is with {len(lines) - _NOTES:,} names more."] if len(lines) > _NOTES else []
-                    )
-                    notes = [*lines[:_NOTES], *more]
             finally:
+                if self._known is not None:
+                    clean = self._set_aside(self._known, moved)
                 if self._must_be_marked(command.origin, command.channel):
                     self._sweep(command.since, command.origin, command.channel)
-                planted = self._compare() if known is not None else []
                 if not self._running:
-                    self._known, self.own = None, {}
+                    # If a file could not be renamed, new instruction files are not followed until a later command's end.
+                    self.own, self._known = None, None if clean else self._known
                     file_access.save_names(self._root, None)
                 # If the write fails, the earlier state stays on disk. Then the next start compares the files with that state.
                 with contextlib.suppress(OSError):
-                    self._save(self._known)
-            return [*notes, *(f"{path}: {NOT_VETTED}." for path in planted[:_NOTES])]
+                    self._save()
+            notes = [f"{name} may not be made by a command; it is {to} now." for name, to in moved.items()]
+            more = [f"So it is with {len(notes) - _NOTES:,} names more."] if len(notes) > _NOTES else []
+            return notes[:_NOTES] + more
+
+    def _set_aside(self, known: _Known, moved: dict[str, str]) -> bool:
+        """Rename each instruction file that is not in `known`, and add its old and new name to `moved`. Return False if a file
+        could not be renamed.
+        """
+        clean = True
+        for path, end in self.find_instruction_files().named.items():
+            place = self._place(path)
+            if place is None or (self._name(path), end) in known:
+                continue
+            aside = place.with_name(f"refused-{place.name[:80]}-{secrets.token_hex(3)}")
+            try:
+                with contextlib.suppress(FileNotFoundError):  # it was renamed under another of its names
+                    if not os.access(place.parent, os.W_OK | os.X_OK, effective_ids=True):
+                        place.parent.chmod(0o700)
+                    place.rename(aside)
+                    # A file name may not be valid text.
+                    old, new = (
+                        os.fsencode(one.relative_to(self._root)).decode(errors="replace")
+                        for one in (place, aside)
+                    )
+                    moved[old] = new
+                    told = "a command made an instruction file, which has a new name"
+                    self._log_line(told, level="warn", file=old)
+            except OSError as error:
+                self._log_line("an instruction file cannot be renamed", level="error", cause=str(error))
+            clean = clean and not path.exists()
+        return clean
+
+    def _place(self, path: Path) -> Path | None:
+        """Return the file, or the lowest folder or link above it, that commands can rename; None if there is none."""
+        ways = (one for one in (path, *path.parents) if one.name not in {"", ".."})
+        places = (Path(os.path.realpath(one.parent)) / one.name for one in ways)
+        return next((one for one in places if one != self._root and not hidden(self._root, one)), None)
 
     @contextlib.contextmanager
     def writing(self, path: str, origin: Provenance, channel: str | None, *, whole: bool) -> Iterator[None]:
         """Record that a file tool writes a file (completely if `whole` is True), with text of this provenance. After a
-        crash in the block, anybody counts as the author of the file. Raises OSError, and `errors.ToolError` if a waiting
-        instruction file is written only in part, because the operator who approved it did not see the other parts.
+        crash in the block, anybody counts as the author of the file. Raises OSError, and `errors.ToolError` if the file is an
+        instruction file and a command runs, because the command could change the new file.
         """
-        real = Path(os.path.realpath(self._root / path))
         with self._lock:
-            vetted = self._known is not None or self._waiting
-            found = self.find_instruction_files().changed.items() if vetted else ()
-            names = {one: changed for one, changed in found if Path(os.path.realpath(one)) == real}
-            if not whole and not all(self._followed(*one) for one in names.items()):
-                raise errors.ToolError(f"{real.name} cannot be edited: {NOT_VETTED}.")
+            if self._running and self.find_instruction_files().holds(self._root / path):
+                raise errors.ToolError(
+                    f"{path} instructs, and a command runs. Write the file when the command has ended."
+                )
             origin |= NOBODYS if whole else self.of(path, channel)
             old, marked = self._marks.get(path), self._must_be_marked(origin, channel)
-            new, changes = old, marked or old is not None
+            if not marked and old is None:
+                yield
+                return
+            new = old
             try:
-                if changes:
-                    self._marks[path] = _Mark()
-                    self._save(self._known)
+                self._marks[path] = _Mark()
+                self._save()
                 yield
                 new = _Mark(origin, channel or "", self._stamp(path)) if marked else None
-                if self._known is not None:
-                    self._known |= {
-                        (self._name(one), _changed_at(one, real.stat())) for one in {real, *names}
-                    }
             finally:
                 self._marks.pop(path, None)
                 self._marks |= {path: new} if new is not None else {}
-                if vetted or changes:
-                    with contextlib.suppress(OSError):  # the mark on the disk covers every state of the file
-                        self._save(self._known)
+                with contextlib.suppress(OSError):  # the mark on the disk covers every state of the file
+                    self._save()
 
     # ------------------------------------------------------------ instruction files
 
     def find_instruction_files(self) -> InstructionFileSet:
-        """Return all instruction files, including those that wait. References in files that wait are ignored."""
+        """Return all instruction files. References in files that are not followed are ignored."""
         names, nodes = set[Parts](), set[tuple[int, int]]()
-        files, expanded, changed = set[str](), set[Path](), dict[Path, int]()
+        files, expanded, named = set[str](), set[Path](), dict[Path, str]()
         folders = (self._root / ".claude" / "skills", *self._skills)
         skills = [place / "SKILL.md" for folder in folders for place in folder.glob("*/")]
         todo = [(path, True) for path in (*_named_files(self._root), *self._more, *skills)]
@@ -306,19 +315,19 @@ class FileGuard:
             for path, instructs in todo:  # the list grows during the loop
                 end = Path(os.path.realpath(path))
                 names |= {_parts(path), _parts(Path(os.path.normpath(path))), _parts(end)}
-                if path in changed or (found := _state(end)) is None or not stat.S_ISREG(found.st_mode):
+                if path in named or (found := _state(end)) is None or not stat.S_ISREG(found.st_mode):
                     continue
                 nodes.add((found.st_dev, found.st_ino))
                 if instructs:
-                    changed[path] = _changed_at(path, found)
-                    if not self._followed(path, changed[path]):
+                    named[path] = str(end)
+                    if not self._followed(path, end):
                         continue
                 if end.is_relative_to(self._root):
                     files.add(str(end))
                 if instructs and end not in expanded:
                     expanded.add(end)
                     todo += _references(self._root, end)
-        return InstructionFileSet(frozenset(names), frozenset(nodes), tuple(sorted(files)), changed)
+        return InstructionFileSet(frozenset(names), frozenset(nodes), tuple(sorted(files)), named)
 
     def read(self, path: Path, real: Path, most: int) -> bytes:
         """Return the beginning of the file `real`, which is read under the name `path`. Raises `NotVetted` and OSError."""
@@ -326,45 +335,25 @@ class FileGuard:
         opener = lambda name, flags: file_access.opener(name, flags | os.O_NOFOLLOW)  # noqa: E731
         with self._lock, open(real, "rb", opener=opener) as file:
             raw = file.read(most)
-            self.must_be_followed(path, os.fstat(file.fileno()))
+            if not self._followed(path, real):
+                raise NotVetted(
+                    "a running command may have made it, so it is no instruction before the command has ended"
+                )
             return raw
 
-    def must_be_followed(self, path: Path, found: os.stat_result) -> None:
-        """Raise `NotVetted` if the file is not followed. The result is valid as long as `changes` stays the same."""
-        with self._lock:
-            if not self._followed(path, _changed_at(path, found)):
-                raise NotVetted(NOT_VETTED)
-
-    def _followed(self, path: Path, changed: int) -> bool:
-        real = Path(os.path.realpath(path))
+    def _followed(self, path: Path, real: Path) -> bool:
+        if self._place(path) is None:
+            return True  # no command can change it
         if hidden(self._root, real):
-            # A command may have replaced the file or a folder above it by a link to a hidden place, so check each folder.
-            way = Path(os.path.normpath(path))
-            above = [one for one in (way, *way.parents) if one.name]
-            places = [Path(os.path.realpath(one.parent)) / one.name for one in above]
-            if all(one == self._root or hidden(self._root, one) for one in places):
-                return True
             if real.is_relative_to(self._root):
                 return False  # anybody may have written the file without approval
-        else:
-            inside = (one for one in real.parents if one.is_relative_to(self._root))
-            if not all(os.access(one, os.R_OK, effective_ids=True) for one in inside):
-                return False  # no search finds a file in a folder that cannot be listed
-        entry = (self._name(path), changed)
-        return entry not in self._waiting and (self._known is None or entry in self._known)
-
-    def _compare(self) -> list[str]:
-        """Mark each instruction file that the bot does not follow as waiting for an operator. Return the newly marked paths."""
-        found = self.find_instruction_files().changed.items()
-        unvetted = {path: (self._name(path), at) for path, at in found if not self._followed(path, at)}
-        news = [path for path, entry in unvetted.items() if entry not in self._waiting]
-        inside = [path.relative_to(self._root) if path.is_relative_to(self._root) else path for path in news]
-        # A file name may not be valid text.
-        names = sorted(os.fsencode(path).decode(errors="replace") for path in inside)
-        for one in names:
-            self._log_line(f"an instruction file waits: {NOT_VETTED}", level="warn", file=one)
-        self._waiting = set(unvetted.values())
-        return names
+        elif not all(
+            os.access(one, os.R_OK, effective_ids=True)
+            for one in real.parents
+            if one.is_relative_to(self._root)
+        ):
+            return False  # no search finds a file in a folder that cannot be listed
+        return self._known is None or (self._name(path), str(real)) in self._known
 
     def _name(self, path: Path) -> str:
         """Return the name under which the result for a path is stored. `..` parts are kept, because after a link they lead to a different folder."""
@@ -420,8 +409,7 @@ class FileGuard:
 
     # ------------------------------------------------------------ state
 
-    def _save(self, known: _Times | None) -> None:
-        self.changes += 1
+    def _save(self) -> None:
         if self._file is None or self._disk is None:
             return
         files = {
@@ -441,26 +429,19 @@ class FileGuard:
             "begun": sorted(
                 one.since for one in self._running if self._must_be_marked(one.origin, one.channel)
             ),
-            "known": None if known is None else sorted(known),
-            "waiting": sorted(self._waiting),
+            "known": None if self._known is None else sorted(self._known),
         }
         # File names may not be valid text, so they are written with JSON escapes.
         self._disk.replace(self._file, json.dumps(state).encode() + b"\n")
 
     def _load(self) -> None:
         try:
-            state = self._stored(self._file)
-            if self._file is not None and "waiting" not in state:
-                # Version 0.2 stored which instruction files wait in a file of its own, as lists of times by name.
-                old = self._stored(self._file.with_name("vetting.json"))
-                lists = {one: (old.get(one) or {}).items() for one in ("known", "waiting")}
-                times = {
-                    one: [(name, at) for name, every in named for at in every] for one, named in lists.items()
-                }
-                state |= times | ({} if old.get("running") else {"known": None})
-            self._waiting = {(str(name), int(at)) for name, at in state.get("waiting", ())}
+            state = self._stored("")
+            # Version 0.2 stored in a file of its own which instruction files wait for an approval, as lists of times by name.
+            old = self._stored("vetting.json") if "known" not in state else {}
+            good, waiting = (set(old.get(one) or ()) for one in ("known", "waiting"))
             known = state.get("known")
-            self._known = None if known is None else {(str(name), int(at)) for name, at in known}
+            self._known = None if known is None else {(str(name), str(end)) for name, end in known}
             for path, mark in state.get("files", {}).items():
                 # Early releases of 0.1 stored `state` (inode, time and size); later ones stored only `saved`, the time.
                 inode = mark["inode"] if "inode" in mark else (self._stamp(path) or (0,))[0]
@@ -472,20 +453,25 @@ class FileGuard:
         except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
             # The list of written files is lost, so every file may contain anybody's text. No instruction file has to wait,
             # because commands cannot damage this file. Anybody else who can damage it controls Shipmate anyway.
-            self._marks, self._known, self._waiting = {"": _Mark()}, None, set()
+            self._marks, self._known = {"": _Mark()}, None
             self._log_line("the record of files cannot be read", level="error", cause=str(error))
             return
+        if old:
+            every = {(self._name(path), end) for path, end in self.find_instruction_files().named.items()}
+            good = good if old.get("running") else {name for name, _ in every} - waiting
+            self._known = {one for one in every if one[0] in good}
         if begun or self._known is not None:  # a command was running when Shipmate was killed
+            if self._known is not None and self._set_aside(self._known, {}):
+                self._known = None
             if begun:
                 self._sweep(min(begun), ANYBODYS, "")
-            if self._known is not None:
-                self._compare()
-                self._known = None
             with contextlib.suppress(OSError):
-                self._save(None)
+                self._save()
 
-    def _stored(self, file: Path | None) -> Json:
-        raw = self._disk.read(file) if self._disk is not None and file is not None else b""
+    def _stored(self, name: str) -> Json:
+        if self._disk is None or self._file is None:
+            return {}
+        raw = self._disk.read(self._file.with_name(name) if name else self._file)
         state: Json = json.loads(raw) if raw else {}
         return state
 

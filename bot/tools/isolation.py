@@ -187,7 +187,7 @@ class Isolation:
         """Return bubblewrap's arguments that hide some paths and make others read-only. Shipmate's code and instruction
         files become read-only, because only file tools ask for approval before they change them.
         """
-        masks, others = find(root, self.guard.own)
+        masks, others = find(root, self.guard.own or ())
         sealed = [str(path) for path in self.code.sealed if path.exists()]
         sealed += [one for one in instructs.files if not _within(one, masks)]
         covered = {*masks, *sealed}

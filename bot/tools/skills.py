@@ -11,11 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import aiofiles
 import regex
 import yaml
 
-from bot import errors, file_access, tags, text
+from bot import errors, tags, text
 from bot.contracts.base import Json, Message
 from bot.contracts.environment import Log
 from bot.file_access import hidden
@@ -40,7 +39,7 @@ _ENTRY = regex.compile(r"[^\s,()]+(?:\([^()]*\))?")
 """Pattern of one entry in `allowed-tools`: a name, and optionally an argument pattern in parentheses."""
 NAME_LIMIT, DESCRIPTION_LIMIT, BODY_LIMIT = 64, 1_024, 100_000  # max characters
 FILE_LIMIT = 1024 * 1024  # max bytes of a `SKILL.md`
-_Stamp = tuple[int, int, int, int]
+_Stamp = tuple[int, int, int]
 
 
 class SkillFolder:
@@ -54,7 +53,7 @@ class SkillFolder:
         self._places = [(root / ".claude" / "skills", root), *((root / path, None) for path in paths)]
         self._log = log
         self._guard = guard
-        self._known: dict[Path, tuple[_Stamp, Skill | None]] = {}
+        self._known: dict[Path, tuple[_Stamp | None, Skill | None]] = {}
         """Parsed skills by file, each with the file's stamp. Every chat needs the skills, and the files rarely change."""
         # After a start, many chats may need the skills at the same time. One chat reads the files; the other chats wait.
         self._scanning = asyncio.Lock()
@@ -74,11 +73,11 @@ class SkillFolder:
         async with self._scanning:
             # Most projects have no skill folder, so they need no thread here.
             places = any(os.path.lexists(place) for place, _ in self._places)  # noqa: ASYNC240 - takes microseconds
-            files = await asyncio.to_thread(self._files, self._guard.changes) if places else {}
+            files = await asyncio.to_thread(self._files) if places else {}
             known, self._known = self._known, {}
             for path, stamp in files.items():
                 same = path in known and known[path][0] == stamp
-                self._known[path] = known[path] if same else (stamp, await self._read(path))
+                self._known[path] = known[path] if same else await asyncio.to_thread(self._read, path, stamp)
         skills: dict[str, Skill] = {}
         for _, skill in self._known.values():
             if skill is not None and skill.name in skills:
@@ -87,10 +86,8 @@ class SkillFolder:
                 skills[skill.name] = skill
         return skills
 
-    def _files(self, changes: int) -> dict[Path, _Stamp]:
-        """Return every `SKILL.md` one level below the skill folders, in order, with a stamp of its state. The stamp
-        also contains `changes`, the number of times that commands may have changed files.
-        """
+    def _files(self) -> dict[Path, _Stamp]:
+        """Return every `SKILL.md` one level below the skill folders, in order, with a stamp of its state."""
         files: dict[Path, _Stamp] = {}
         for place, inside in self._places:
             home = inside.resolve() if inside is not None else None
@@ -98,24 +95,18 @@ class SkillFolder:
                 with contextlib.suppress(OSError):
                     seen = file.stat()
                     if stat.S_ISREG(seen.st_mode) and (home is None or not hidden(home, file.resolve())):
-                        files[file] = (seen.st_mtime_ns, seen.st_size, seen.st_ino, changes)
+                        files[file] = (seen.st_mtime_ns, seen.st_size, seen.st_ino)
         return files
 
-    async def _read(self, file: Path) -> Skill | None:
+    def _read(self, file: Path, stamp: _Stamp | None) -> tuple[_Stamp | None, Skill | None]:
         try:
-            while True:
-                changes = self._guard.changes
-                async with aiofiles.open(file, "rb", opener=file_access.opener) as handle:
-                    raw = await handle.read(FILE_LIMIT)
-                    found = os.fstat(handle.fileno())
-                await asyncio.to_thread(self._guard.must_be_followed, file, found)
-                if (
-                    changes == self._guard.changes
-                ):  # no command began or ended during the check, so it is valid for the text that was read
-                    return _parse(raw.decode("utf-8", "replace"), file.parent.name)
+            raw = self._guard.read(file, file.resolve(), FILE_LIMIT)
+            return stamp, _parse(raw.decode("utf-8", "replace"), file.parent.name)
         except (OSError, ValueError, yaml.YAMLError, NotVetted) as error:
-            self._log.write("skill", f"the skill {file.parent.name!r} cannot be used: {error}", level="warn")
-            return None
+            told = f"the skill {file.parent.name!r} cannot be used: {error}"
+            self._log.write("skill", told, level="warn")
+            # The file may be followed after the running commands have ended, so it is read again.
+            return None if isinstance(error, NotVetted) else stamp, None
 
 
 def _parse(source: str, folder: str) -> Skill:

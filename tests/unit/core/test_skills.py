@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -79,14 +78,15 @@ async def test_of_two_skills_with_one_name_the_first_counts(tmp_path: Path) -> N
 
 
 class Reads(FileGuard):
-    """Follows every instruction file, and records which files were read."""
+    """Records which files were read."""
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)
         self.seen: list[Path] = []
 
-    def must_be_followed(self, path: Path, found: os.stat_result) -> None:
+    def read(self, path: Path, real: Path, most: int) -> bytes:
         self.seen.append(path)
+        return super().read(path, real, most)
 
 
 async def test_a_skill_is_read_once_and_again_when_it_has_changed(tmp_path: Path) -> None:

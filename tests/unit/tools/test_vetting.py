@@ -1,4 +1,4 @@
-"""An instruction file that a command made is not followed until a person accepts it."""
+"""An instruction file that a command makes is renamed and never followed."""
 
 from __future__ import annotations
 
@@ -16,16 +16,14 @@ import pytest
 from bot import errors
 from bot.contracts.identity import ChatKey
 from bot.contracts.messages import NOBODYS
-from bot.core.prompt import InstructionFiles, Unreadable, must_read, of_folders
+from bot.core.prompt import InstructionFiles, must_read, of_folders
 from bot.system import SystemDisk
 from bot.testing.log import MemoryLog
-from bot.testing.model import tool_use
 from bot.tools.file_guard import Command, FileGuard, InstructionFileSet
 from bot.tools.isolation import Isolation
 from bot.tools.permissions.protected_code import ProtectedCode
 from bot.tools.skills import SkillFolder
 
-from .test_policy import Asks, Bench
 from .walls import Desk, isolated
 
 FILE = ".ship/origins.json"
@@ -80,8 +78,9 @@ async def test_what_a_command_makes_does_not_instruct(desk: Desk, chat: Chat) ->
     (desk.root / "old/skill").write_text(SKILL.format("planted"))
     said = await desk.said("; ".join([*MAKE, "echo > seen.txt"]))
     assert await chat.told(*TOUCHED) == ""
-    assert "p1/Agent.md: a command has made or changed it" in said
-    assert sum("an instruction file waits" in one.message for one in chat.log.entries) == 12
+    assert "p8/Agent.md may not be made by a command; it is p8/refused-Agent.md-" in said
+    assert sum("a command made an instruction file" in one.message for one in chat.log.entries) == 11
+    assert [one for one in desk.root.rglob("*") if one.name.casefold() in {"agent.md", "skill.md"}] == []
     # A restart or another command does not change that.
     await desk.call(
         "mv p0/Agent.md x; mv x p0/Agent.md; echo PLANTED >> p2/Agent.md; mv p4 p3 p5; touch p6/*"
@@ -125,43 +124,50 @@ async def test_while_commands_run_only_what_stood_before_instructs(desk: Desk, c
     assert "GOOD" in told
 
 
-async def test_a_person_takes_it_over(desk: Desk, chat: Chat) -> None:
-    """A person accepts it by saving it, or by an operator's approval of the whole file."""
-    await desk.said("mkdir one two; echo ONE > one/Agent.md; echo TWO > two/Agent.md; true")
-    assert await chat.told("one/x", "two/x") == ""
-    (desk.root / "one/Agent.md").touch()
-    assert "ONE" in await chat.told("one/x")
-    two = desk.root / "two/Agent.md"
-    with (
-        pytest.raises(errors.ToolError, match="cannot be edited"),
-        chat.guard.writing("two/Agent.md", NOBODYS, None, whole=False),
-    ):
-        pytest.fail("written")
-    with chat.guard.writing("two/Agent.md", NOBODYS, None, whole=True):
-        two.write_bytes(b"TWO\n")
-    assert "TWO" in await chat.told("two/x")
-    assert "TWO" in (told := await Chat(desk.root).told("one/x", "two/x"))
-    assert "ONE" in told
-
-
-async def test_what_waits_is_written_with_an_operators_yes_alone(desk: Desk, chat: Chat) -> None:
-    await desk.said("mkdir pkg; echo '@include more.md' > pkg/Agent.md; true")
-    asks = Asks("denied")
-    bench = Bench(desk.root, asks, allow=["write_file"])
-    await bench.run(tool_use("write_file", path="pkg/Agent.md"))
-    assert [asked.granted for asked in asks.asked] == [False]
+async def test_no_tool_writes_it_while_a_command_runs(desk: Desk, chat: Chat) -> None:
+    """The command could change the new file, since only files that existed at its start are read-only for the command."""
+    chat.guard.begin(command := Command())
+    for path in ("Agent.md", "pkg/Agent.md", ".claude/skills/a/SKILL.md"):
+        with (
+            pytest.raises(errors.ToolError, match="a command runs"),
+            chat.guard.writing(path, NOBODYS, None, whole=True),
+        ):
+            pytest.fail("written")
+    with chat.guard.writing("free.md", NOBODYS, None, whole=True):
+        pass
+    chat.guard.end(command)
+    with chat.guard.writing("Agent.md", NOBODYS, None, whole=True):
+        (desk.root / "Agent.md").write_text("GOOD")
+    assert await chat.told() == "GOOD"
 
 
 @isolated
-async def test_what_waits_stays_a_commands_to_change_and_what_people_wrote_does_not(
-    desk: Desk, chat: Chat
-) -> None:
-    (desk.root / "Agent.md").write_text("GOOD\n")
-    await desk.said("mkdir build; echo x > build/Agent.md; true")
-    await desk.said("rm -r build; ls")
-    assert not (desk.root / "build").exists()
-    await desk.call("rm -f Agent.md; echo PLANTED > Agent.md")
-    assert (desk.root / "Agent.md").read_text() == "GOOD\n"
+async def test_what_people_wrote_no_command_changes(desk: Desk, chat: Chat) -> None:
+    (desk.root / "docs").mkdir()
+    (desk.root / "docs/real.md").write_text("GOOD\n")
+    (desk.root / "Agent.md").symlink_to("docs/real.md")
+    await desk.call("rm -f docs/real.md; echo PLANTED > Agent.md")
+    assert await chat.told() == "GOOD"
+    await desk.call("rm Agent.md; echo PLANTED > Agent.md")
+    assert await chat.told() == ""
+
+
+async def test_a_file_that_cannot_be_renamed_is_not_followed(desk: Desk, chat: Chat) -> None:
+    chat.guard.begin(command := Command())
+    (desk.root / "pkg").mkdir()
+    (desk.root / "pkg/Agent.md").write_text("PLANTED")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Path, "rename", refused)
+        chat.guard.end(command)
+    assert await chat.told("pkg/x") == ""
+    again = Chat(desk.root)
+    assert not (desk.root / "pkg/Agent.md").exists()
+    (desk.root / "pkg/Agent.md").write_text("GOOD")
+    assert "GOOD" in await again.told("pkg/x")
+
+
+def refused(path: Path, _: Path) -> Path:
+    raise PermissionError(1, "refused", str(path))
 
 
 def test_another_case_of_a_name_hides_none(tmp_path: Path) -> None:
@@ -169,13 +175,12 @@ def test_another_case_of_a_name_hides_none(tmp_path: Path) -> None:
     chat.guard.begin(command := Command())
     for name in ("Agent.md", "AGENT.md", "agent.MD"):
         (tmp_path / name).write_text(f"PLANTED {name}")
-    assert sorted(one.partition(":")[0] for one in chat.guard.end(command)) == [
+    assert sorted(one.partition(" ")[0] for one in chat.guard.end(command)) == [
         "AGENT.md",
         "Agent.md",
         "agent.MD",
     ]
-    with pytest.raises(Unreadable, match="a command"):
-        must_read(tmp_path, tmp_path / "Agent.md", chat.log, chat.guard)
+    assert len(list(tmp_path.glob("refused-*"))) == 3
 
 
 @pytest.mark.parametrize("words", ["\ufeff@include rules.md", "  @include rules.md", "@inc\0lude rules.md"])
@@ -249,7 +254,7 @@ def no_root(folder: Path) -> Iterator[Path]:
 @isolated
 async def test_a_name_that_is_no_text_stops_nothing(desk: Desk, chat: Chat) -> None:
     said = await desk.said("mkdir $'\\xff' pkg; echo PLANTED | tee $'\\xff'/Agent.md pkg/Agent.md")
-    assert "pkg/Agent.md: a command has made or changed it" in said
+    assert "pkg/Agent.md may not be made by a command" in said
     assert await Chat(desk.root).told("pkg/x") == ""
     assert await desk.said("ls -d pkg") == "pkg"
 
@@ -292,7 +297,9 @@ class Slow(FileGuard):
 
 
 @pytest.mark.parametrize("running", [False, True])
-async def test_what_waited_in_version_02_waits_after_the_upgrade(tmp_path: Path, *, running: bool) -> None:
+async def test_what_waited_in_version_02_is_not_followed_after_the_upgrade(
+    tmp_path: Path, *, running: bool
+) -> None:
     """`.ship/vetting.json` of version 0.2 lists what waits, or, after a kill, what was followed before the command."""
     (tmp_path / "sub").mkdir()
     for name, words in (("Agent.md", "GOOD"), ("sub/Agent.md", "PLANTED")):
