@@ -20,8 +20,7 @@ from bot.llm import blocks
 
 LENGTH = frozenset({"max_tokens", "model_context_window_exceeded"})
 """Stop reasons of an answer that hit a length limit."""
-MOST_WRONG = 3
-"""Max failed turns that the next request reports to the model."""
+MOST_WRONG = 3  # Max failed turns that the next request reports to the model
 GO_ON = "Continue exactly where you left off. Do not repeat what you already said, and say nothing about the break."
 INTERRUPTED = "Interrupted: the turn was stopped while this ran. It may or may not have taken effect."
 
@@ -129,10 +128,8 @@ class AgentContextStore:
         self.memory: events.Remembered | None = None
         self._stated: dict[str, int] = {}
         """Event numbers of the newest frame (prompt, model settings), session memory and head message, keyed by event kind."""
-        self.asked_at: float | None = None
-        """Time of the last request to the model in epoch seconds."""
-        self.cached = False
-        """True if the provider read part of the last request from its cache."""
+        self.asked_at: float | None = None  # Time of the last request to the model in epoch seconds
+        self.cached = False  # True if the provider read part of the last request from its cache
         self.wrong: tuple[str, ...] = ()
         """Reasons why recent turns failed. Requests tell them to the model until a turn succeeds."""
         self.stood_in = ""

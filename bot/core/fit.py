@@ -29,28 +29,22 @@ from bot.tools.registry import Registry
 if TYPE_CHECKING:
     from bot.core.tasks import TaskEvent
 
-MOST_HALVINGS = 3
-"""Max times per turn that the history is halved before it is cleared."""
-SHORT_RESULT = 500
-"""Min length in characters to which a long tool result is shortened."""
+MOST_HALVINGS = 3  # Max times per turn that the history is halved before it is cleared
+SHORT_RESULT = 500  # Min length in characters to which a long tool result is shortened
 MOST_LOWERED, MIN_OUTPUT_TOKENS, OUTPUT_MARGIN = 2, 256, 64
 """Max retries with a lower output limit, min tokens of that limit, and tokens kept free for miscounts."""
-RAISES = 4
-"""Max factor by which the configured output limit is raised, if the model's own limit is unknown."""
+RAISES = 4  # Max factor by which the configured output limit is raised, if the model's own limit is unknown
 LARGE_TURN, MISJUDGED = 2_000, 3.0
 """Min tokens of a turn that counts as too large, and max factor between a provider's trusted count and the estimate."""
-COLD_AFTER = 300.0
-"""Seconds from a request's start until the provider's cache has certainly expired."""
-COLD_HIDES = 2_000
-"""Min tokens that masking must save if the provider's cache has expired."""
+COLD_AFTER = 300.0  # Seconds from a request's start until the provider's cache has certainly expired
+COLD_HIDES = 2_000  # Min tokens that masking must save if the provider's cache has expired
 WARM, WARM_HIDES = 3, 0.5
 """While the provider's cache is valid: factor on the threshold for masking, and min share of tokens that masking must save."""
 LEAST_KEPT, KEPT_TOKENS = 3, 2_000
 """Min number of newest tool results that stay unmasked. More results stay while together they have at most `KEPT_TOKENS`."""
 KEPT_FILES, KEPT_BYTES = 4, 8_000_000
 """Max number of newest files that stay unmasked, and max total bytes of these files."""
-CROWD = 12
-"""Max files in the context. If there are more, old files are masked. The provider accepts twenty."""
+CROWD = 12  # Max files in the context. If there are more, old files are masked. The provider accepts twenty.
 GONE = "[a file was shown here ({}); it is not shown any more]"
 Change: TypeAlias = events.Cut | events.Masked | events.Injected | events.Framed
 _TOLD: Mapping[type[events.EventData], tuple[Literal["compaction", "masking", "injection"], str]] = {
@@ -101,8 +95,7 @@ class Fit:
     _: KW_ONLY
     prefix: Sequence[Message] = ()
     """Messages that precede the chat's own messages in each request. They are never shrunk."""
-    purpose: str = "turn"
-    """Label of the requests in the operators' log."""
+    purpose: str = "turn"  # Label of the requests in the operators' log
     frame: Frame = field(init=False, default=Frame(Frozen(""), (), ((),)))
     tools: tuple[Json, ...] = field(init=False, default=())
     """Tool definitions that the requests contain, in the version that fits."""

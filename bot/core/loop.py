@@ -38,16 +38,12 @@ from bot.words import say
 if TYPE_CHECKING:
     from bot.core.tasks import TurnTasks
 
-MOST_STEPS = 50
-"""Max model calls of a turn, unless another limit is set."""
-MOST_UNFINISHED = 3
-"""Max consecutive cut-off or paused answers after which the model is called again."""
+MOST_STEPS = 50  # Max model calls of a turn, unless another limit is set
+MOST_UNFINISHED = 3  # Max consecutive cut-off or paused answers after which the model is called again
 STOPPED = "(stopped)"
 """Marker in the history that tells the model that this answer was cut off because somebody stopped the turn."""
-MOST_TOKENS = 30_000
-"""Max estimated tokens of older messages that one turn loads."""
-LONGEST_LINE = 20_000
-"""Max characters of a loaded archive line. The middle of a longer line is left out."""
+MOST_TOKENS = 30_000  # Max estimated tokens of older messages that one turn loads
+LONGEST_LINE = 20_000  # Max characters of a loaded archive line. The middle of a longer line is left out.
 
 
 class Refused(Withdrawn):
@@ -75,8 +71,7 @@ class Loop:
     """Function that shrinks the model's context before a request, if needed."""
     reply: ChatReply | None = None
     """The turn's reply; None in a task, whose last text is returned as a report."""
-    wrapped: Reply | None = None
-    """`reply` with the wrappers of features around it."""
+    wrapped: Reply | None = None  # `reply` with the wrappers of features around it
     dispatcher: Dispatcher
     context: Callable[[], ToolExecutionContext]
     """Function that returns the context that the turn's tools receive, without `touched`."""

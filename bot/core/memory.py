@@ -23,8 +23,7 @@ OPEN_TASKS, GONE, USED = "open tasks", "gone", "used"
 NONE = "(none)"
 MAX_TOKENS, SUMMARY_TOKENS = 3_000, 6_000
 """Max tokens of a memory, and of a summary. A longer memory loses its least recently used items; a longer summary is invalid."""
-MAX_ITEM = 1_000
-"""Max characters of an item in the session memory."""
+MAX_ITEM = 1_000  # Max characters of an item in the session memory
 
 _HEADING = re.compile(r"^#{1,6}\s+(.+?)\s*:?\s*$")
 _ITEM = re.compile(r"^\s{0,3}[-*+]\s+")
@@ -47,8 +46,7 @@ class MemoryInvalid(ValueError):
 class SessionMemory:
     """Items of the session memory, one field for each of `SECTIONS`. The least recently used item of a section comes first."""
 
-    happened: tuple[str, ...] = ()
-    """Past events of the conversation."""
+    happened: tuple[str, ...] = ()  # Past events of the conversation
     facts: tuple[str, ...] = ()
     decisions: tuple[str, ...] = ()
     preferences: tuple[str, ...] = ()

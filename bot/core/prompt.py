@@ -41,17 +41,14 @@ LEAST_BUDGET, MOST_BUDGET, SHARE = 4_000, 60_000, 0.5
 """Token budget of the system prompt and tool definitions: its minimum, its maximum, and its share of the context window."""
 SHORTER = (192_000, 128_000, 96_000, 64_000, 48_000, 32_000, 16_000, 8_000)
 """Lengths in characters to which instructions are shortened if they are too long. The first length that fits is used."""
-SHARED = 32
-"""Max cached prompt texts. Chats with equal texts share one string object."""
+SHARED = 32  # Max cached prompt texts. Chats with equal texts share one string object.
 INSTRUCTIONS = "instructions"
 TITLE = "# Instructions\n\nWhere they contradict each other, the later ones hold."
 NEARER = "# Instructions for this conversation\n\nWhere they contradict the ones above, these hold."
 
 AGENT_FILE = "Agent.md"
-TOTAL_LIMIT = 512 * 1024
-"""Max bytes that are used of an instruction file and all of its includes together."""
-DEPTH = 5
-"""Max depth of nested includes."""
+TOTAL_LIMIT = 512 * 1024  # Max bytes that are used of an instruction file and all of its includes together
+DEPTH = 5  # Max depth of nested includes
 _HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*?))?(?:[ \t]+#+)?[ \t]*")
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 _DIRECTIVE = re.compile(r"[ \t]*<!--\s*shipmate:\s*override\s*-->[ \t]*", re.IGNORECASE)
@@ -100,8 +97,7 @@ class _Reader:
     root: Path
     log: Log
     guard: FileGuard
-    opened: list[Path] = field(default_factory=list)
-    """Files that are open now: each includes the next one."""
+    opened: list[Path] = field(default_factory=list)  # Files that are open now: each includes the next one
     left: int = TOTAL_LIMIT
     cut: list[str] = field(default_factory=list)
     """Names of files that were too large, so that only their beginning is used."""
@@ -310,8 +306,7 @@ class Frozen:
     """System prompt of a chat. The chat's turns share this object until a new prompt is built."""
 
     static: str
-    own: str = ""
-    """Instructions that apply only to this chat."""
+    own: str = ""  # Instructions that apply only to this chat
     appended: str = ""
     cut: tuple[str, ...] = ()
     """Names of instruction files that were shortened, and `INSTRUCTIONS` if all of them together were shortened."""

@@ -34,8 +34,7 @@ from bot.words import say
 
 LONGEST_WAIT = 10.0
 """Max seconds for which a turn waits for a postponed message. A message with a longer delay is sent after the turn."""
-MISSED_CHARS = 60
-"""Max characters of an undelivered answer that a notice quotes."""
+MISSED_CHARS = 60  # Max characters of an undelivered answer that a notice quotes
 SHORT = 2_000
 """Max characters of a text that is split on the event loop. A longer text is split on a thread, because splitting takes long."""
 
@@ -188,8 +187,7 @@ class PartialReply:
         self._text = ""
         self._calls: dict[str, str] = {}
         """Input (partial JSON) of each `chat_send` call so far, keyed by call id."""
-        self._first: tuple[str, str] | None = None
-        """Id and name of the first tool call."""
+        self._first: tuple[str, str] | None = None  # Id and name of the first tool call
 
     def take(self, event: TextDelta | ToolInputDelta | ModelReply) -> None:
         if isinstance(event, TextDelta):

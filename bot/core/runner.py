@@ -42,10 +42,8 @@ from bot.tools.context import ToolExecutionContext
 from bot.words import say, sentence, speaking
 
 UNANSWERED = "a message before this one got no whole answer; the person was told"
-READ_AT_ONCE = 100
-"""Max chats that are loaded concurrently when the process starts."""
-CANCEL_SECONDS = 0.5
-"""Max seconds to wait until a cancelled task ends."""
+READ_AT_ONCE = 100  # Max chats that are loaded concurrently when the process starts
+CANCEL_SECONDS = 0.5  # Max seconds to wait until a cancelled task ends
 MOST_CANCELS = 2
 """Max number of times that a task is cancelled. One time is not always enough, since a library may swallow the cancellation."""
 LATEST = 86_400.0
@@ -72,8 +70,7 @@ class Slots(asyncio.Semaphore):
 class Turns:
     """Builds the agent loop of each turn from the agent's prompt, model and tools."""
 
-    agent: AgentDeps
-    """Settings and services of the agent. A reload replaces them for later turns."""
+    agent: AgentDeps  # Settings and services of the agent. A reload replaces them for later turns.
     chats: Chats
     event_log: EventLog
     reply: Callable[[Chat, str, Inbound], ChatReply]
@@ -242,8 +239,7 @@ class Runner:
         self._alarms: dict[ChatKey, asyncio.Task[None]] = {}
         self._due: dict[ChatKey, Chat] = {}
         self._open = self._closing = False
-        self._channels = set[str]()
-        """Names of connected channels. Effects of other channels wait."""
+        self._channels = set[str]()  # Names of connected channels. Effects of other channels wait.
         self.chats.watch(self._look_at)
         self.event_log.watch(self._on_disk)
 

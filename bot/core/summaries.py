@@ -46,10 +46,8 @@ ENOUGH = 0.5
 """Min share of the dropped tokens that the session memory must cover. Otherwise a compaction makes a summary."""
 IDLE_AFTER, IDLE_UNTIL = COLD_AFTER - 30.0, COLD_AFTER - 5.0
 """Idle chats are compacted between these numbers of seconds after their last request, while the provider still caches the prefix."""
-LOOK_SECONDS = 10.0
-"""Interval in seconds between two searches for idle chats that should be compacted."""
-MOST_CHATS = 500
-"""Max chats whose state (`_Work`) is kept in memory."""
+LOOK_SECONDS = 10.0  # Interval in seconds between two searches for idle chats that should be compacted
+MOST_CHATS = 500  # Max chats whose state (`_Work`) is kept in memory
 FAILURES, PAUSE_SECONDS = 3, 600.0
 """After three failures in a row, operators are alerted, and the chat is not compacted for 600 seconds."""
 IDLE_KEEPS = 2_000
@@ -58,8 +56,7 @@ GROWTH = 2
 """Factor on the message cap (`max_messages`). Above the cap, messages stay until the session memory covers them, but never
 more than cap × factor messages.
 """
-KEEP_MESSAGES = 5
-"""Min number of the newest messages that a compaction keeps."""
+KEEP_MESSAGES = 5  # Min number of the newest messages that a compaction keeps
 SPAN = 2
 """Factor on the tokens to keep. If a whole turn would exceed tokens × factor, only the turn's newest API rounds are kept."""
 WORTH = 2_000

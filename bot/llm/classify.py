@@ -17,10 +17,8 @@ from typing import Any
 
 from bot import errors, text
 
-MAX_READ = 4_000
-"""Max characters that are examined of the provider's error text."""
-MAX_SHOWN = 300
-"""Max characters of the provider's text in the message of an error."""
+MAX_READ = 4_000  # Max characters that are examined of the provider's error text
+MAX_SHOWN = 300  # Max characters of the provider's text in the message of an error
 MAX_WAIT = 7 * 86_400.0
 """Max seconds that a `retry-after` header may demand. A longer wait is shortened to this value."""
 

@@ -36,10 +36,8 @@ class Price:
     above: int | None = None
     """Number of prompt tokens above which the price `higher` applies to the whole request."""
     higher: Price | None = None
-    write: float | None = None
-    """Price of a cache write for five minutes. None means 1.25 × the input price."""
-    hour: float | None = None
-    """Price of a cache write for an hour. None means 2 × the input price."""
+    write: float | None = None  # Price of a cache write for five minutes. None means 1.25 × the input price.
+    hour: float | None = None  # Price of a cache write for an hour. None means 2 × the input price.
 
     def of(self, usage: Usage) -> float:
         write = self.input * 1.25 if self.write is None else self.write
@@ -60,8 +58,7 @@ def _price(row: dict[str, Any]) -> Price:
 
 
 _TABLE = tomllib.loads(Path(__file__).with_name("prices.toml").read_text("utf-8"))
-AS_OF: str = _TABLE["as_of"]
-"""Date of the prices in the built-in table."""
+AS_OF: str = _TABLE["as_of"]  # Date of the prices in the built-in table
 PRICES = {name: _price(row) for name, row in _TABLE["models"].items()}
 _DATED = re.compile(r"(?:-latest|[-@]\d{8})$")
 
@@ -117,8 +114,7 @@ class PriceTable:
 
 # -- budgets ---------------------------------------------------------------------------------------------------------
 
-WARN_AT = 0.8
-"""Operators are warned when the cost reaches this share of a budget."""
+WARN_AT = 0.8  # Operators are warned when the cost reaches this share of a budget
 UNANSWERED_SECONDS = 3_600.0
 """If operators did not answer a question about a budget, they are asked again after at least this many seconds."""
 ASKS = frozenset({"turn", "subagent", "synthesis"})

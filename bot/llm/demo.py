@@ -29,18 +29,12 @@ from bot.contracts.model import (
 from bot.llm.messages_api import wire
 from bot.words import say, speaking
 
-MAX_QUOTED = 200
-"""Max characters of a message that the demo repeats in its answer."""
-MAX_EARLIER = 10
-"""Max earlier messages that the demo lists."""
-MAX_STEPS = 5
-"""Max steps of a turn. A turn of the demo needs at most four."""
-PIECE = 12
-"""Number of characters in one delta of the streamed answer."""
-PIECE_SECONDS = 0.02
-"""Interval in seconds between two deltas, so that people see the answer grow."""
-REMINDER = "⏰ "
-"""Prefix of a reminder's prompt. The demo repeats such a prompt unchanged."""
+MAX_QUOTED = 200  # Max characters of a message that the demo repeats in its answer
+MAX_EARLIER = 10  # Max earlier messages that the demo lists
+MAX_STEPS = 5  # Max steps of a turn. A turn of the demo needs at most four.
+PIECE = 12  # Number of characters in one delta of the streamed answer
+PIECE_SECONDS = 0.02  # Interval in seconds between two deltas, so that people see the answer grow
+REMINDER = "⏰ "  # Prefix of a reminder's prompt. The demo repeats such a prompt unchanged.
 
 _QUOTES = r"[`'\"“”「」]*"
 _REQUESTS = [
@@ -52,8 +46,7 @@ _REQUESTS = [
 _HAN = re.compile(r"[\u3400-\u9fff\uf900-\ufaff]")
 _KANA = re.compile(r"[\u3040-\u30ff]")
 
-Call = tuple[str, Json]
-"""Name and arguments of a tool call."""
+Call = tuple[str, Json]  # Name and arguments of a tool call
 
 
 @dataclass(slots=True)

@@ -27,8 +27,7 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan
 _AT_ONCE = 256_000  # Number of encoded bytes after which other tasks may run
 _GROUP = 16  # Number of messages that are encoded at a time
 _FILES = frozenset({"image", "document"})
-_MARK = "\udfff"
-"""Placeholder for base64 data: a lone surrogate, which no valid request contains."""
+_MARK = "\udfff"  # Placeholder for base64 data: a lone surrogate, which no valid request contains
 
 
 def body_of(request: ModelRequest) -> Json:
@@ -176,8 +175,7 @@ class Accumulator:
     def __init__(self, taken: Collection[str] = ()) -> None:
         self.done = False
         self.started = False
-        self.begun = False
-        """True once the first delta of a block has arrived."""
+        self.begun = False  # True once the first delta of a block has arrived
         self.stop_reason: str | None = None
         self.stop_details: Json | None = None
         self.model = ""

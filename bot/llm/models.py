@@ -105,11 +105,9 @@ class ContextWindows:
     learned: Learned
     _: KW_ONLY
     log: Log
-    model: str = ""
-    """The model in ship.json, for which `llm.contextWindow` (`configured`) applies."""
+    model: str = ""  # The model in ship.json, for which `llm.contextWindow` (`configured`) applies
     configured: int | None = None
-    tokens: int = 8_192
-    """Value of `llm.maxTokens`."""
+    tokens: int = 8_192  # Value of `llm.maxTokens`
     _asked: set[str] = field(init=False, default_factory=set)
 
     def window(self, model: str) -> int | None:
@@ -341,8 +339,7 @@ class ModelDeps:
     chosen: str | None = None
     chosen_effort: Effort | None = None
     """Effort that an operator chose for the chat; None to use the effort in ship.json."""
-    purpose: str = "turn"
-    """Purpose of the running turn: `turn`, or `overheard` if nobody addressed the bot."""
+    purpose: str = "turn"  # Purpose of the running turn: `turn`, or `overheard` if nobody addressed the bot
 
     @property
     def name(self) -> str:

@@ -57,8 +57,7 @@ async def reply_of(stream: ModelStream) -> ModelReply:
 
 GONE = "[this file is not kept any more]"
 UNSEEN = "[a file was sent here that you cannot be shown: the provider refuses it]"
-_WHOLE = 100_000_000
-"""Max characters that are read from an artifact."""
+_WHOLE = 100_000_000  # Max characters that are read from an artifact
 
 
 @dataclass(eq=False)
@@ -132,8 +131,7 @@ class AttachedFiles(ModelWrapper):
 
 # ------------------------------------------------------------ log lines
 
-MESSAGE_PREVIEW = 4_000
-"""Max characters that a log line contains of one message."""
+MESSAGE_PREVIEW = 4_000  # Max characters that a log line contains of one message
 TOTAL_PREVIEW = 12_000
 """Max total characters of the messages in one log line. The newest messages have priority."""
 

@@ -75,8 +75,7 @@ class RecordedRequest:
     answer: Json | None = None
 
 
-TROUBLE = (sqlite3.Error, OSError)
-"""Exceptions that the methods of `RecordedRequests` raise."""
+TROUBLE = (sqlite3.Error, OSError)  # Exceptions that the methods of `RecordedRequests` raise
 
 
 class RecordedRequests:
