@@ -23,7 +23,7 @@ CACHE = {"type": "ephemeral"}
 HOUR = {"type": "ephemeral", "ttl": "1h"}
 MOST_BREAKPOINTS, LOOK_BACK = 4, 15
 """Max cache breakpoints of a request, and max blocks between two breakpoints. The provider looks back at most 20 blocks."""
-MAX_MESSAGES, MAX_BYTES = 100_000, 32 * 1024 * 1024
+MAX_BYTES = 32 * 1024 * 1024
 REFERENCE = "tool_reference"
 """Type of a block inside a tool result. The block names a tool that `tool_search` has found."""
 DEFINITION, TOOLS, WORKED_WITH = "definition", "tools", "workedWith"
@@ -189,16 +189,23 @@ def problems(request: ModelRequest, *, paused: bool = False) -> Iterator[str]:
     names = [tool.get("name") for tool in request.tools]
     if len(set(names)) < len(names):
         yield "tools: a name stands twice"
-    if len(messages) > MAX_MESSAGES:
-        yield f"messages: {len(messages)}, at most {MAX_MESSAGES} are allowed"
     if not messages or messages[0].get("role") != "user":
         yield "messages.0: the first message must be the user's"
     faults = [f"messages.{at}: {fault}" for at, found in enumerate(_FAULTS.each(messages)) for fault in found]
     yield from faults
-    if not faults:
-        yield from _pairs(messages, paused=paused)
-        yield from _ends(messages, final=paused)
-        yield from _breakpoints(request)
+    if faults or not messages:
+        return
+    yield from _pairs(messages, paused=paused)
+    yield from _ends(messages, paused=paused)
+    content = [block for message in messages for block in message["content"]]
+    inner = [part for block in content if isinstance(block.get("content"), list) for part in block["content"]]
+    marks = [one for one in (*request.tools, *request.system, *content, *inner) if "cache_control" in one]
+    if any(one.get("type") in blocks.THINKING for one in marks):
+        yield "a cache breakpoint on thinking"
+    if any(one["cache_control"] not in (CACHE, HOUR) for one in marks):
+        yield "an unknown cache breakpoint"
+    if len(marks) > MOST_BREAKPOINTS:
+        yield f"{len(marks)} cache breakpoints, at most {MOST_BREAKPOINTS} are allowed"
 
 
 _USER_ONLY = frozenset({"tool_result", "image", "document", "search_result", ATTACHED})
@@ -217,10 +224,7 @@ _FIELDS: Mapping[str, Sequence[tuple[str, Callable[[Any], bool], str]]] = {
         ("input", lambda it: isinstance(it, dict), "the input of a tool_use is no object"),
     ],
     "tool_result": [("tool_use_id", _is_words, "a tool_result without an id")],
-    "thinking": [
-        ("thinking", lambda it: isinstance(it, str), "thinking without its text"),
-        ("signature", _is_words, "thinking without its signature"),
-    ],
+    "thinking": [("signature", _is_words, "thinking without its signature")],
     "redacted_thinking": [("data", _is_words, "redacted thinking without its data")],
 }
 """For each type of content block, the required fields as (name, check of the value, description of the fault)."""
@@ -231,8 +235,8 @@ def _faults(message: Message) -> list[str]:
     if role not in {"user", "assistant"} or not isinstance(content, list) or not content:
         return ["no content" if role in {"user", "assistant"} else "unknown role"]
     found = [fault for block in content for fault in _block_faults(block, role)]
-    results = sum(isinstance(block, dict) and block.get("type") == "tool_result" for block in content)
-    if 0 < results < len(content):
+    results = [isinstance(block, dict) and block.get("type") == "tool_result" for block in content]
+    if any(results) and not all(results):
         found.append("tool results must come first, in a message of their own")
     return found
 
@@ -289,25 +293,12 @@ def _pairs(messages: Sequence[Message], *, paused: bool) -> Iterator[str]:
         yield f"messages: {len(calls) or 'a server’s'} tool_use without tool_result"
 
 
-def _ends(messages: Sequence[Message], *, final: bool) -> Iterator[str]:
-    """Yield a fault for each answer that ends in thinking. If `final` is False, also yield one if the last message is an answer."""
-    for message, after in itertools.pairwise((*messages, None)):
-        if message is None or message["role"] == "user" or (after is None and final):
-            continue
-        if message["content"][-1]["type"] in blocks.THINKING and (after is None or after["role"] == "user"):
+def _ends(messages: Sequence[Message], *, paused: bool) -> Iterator[str]:
+    roles = [message["role"] for message in messages]
+    for message, role, after in zip(
+        messages, roles, (*roles[1:], "assistant" if paused else "user"), strict=True
+    ):
+        if (role, after) == ("assistant", "user") and message["content"][-1]["type"] in blocks.THINKING:
             yield "messages: an answer that ends in thinking"
-        if after is None:
-            yield "messages: the last message must be the user's"
-
-
-def _breakpoints(request: ModelRequest) -> Iterator[str]:
-    content = [block for message in request.messages for block in message["content"]]
-    inner = [part for block in content if isinstance(block.get("content"), list) for part in block["content"]]
-    markable = (*request.tools, *request.system, *content, *inner)
-    marked = [one for one in markable if one.get("cache_control") is not None]
-    if any(one.get("type") in blocks.THINKING for one in marked):
-        yield "a cache breakpoint on thinking"
-    if any(one["cache_control"] not in (CACHE, HOUR) for one in marked):
-        yield "an unknown cache breakpoint"
-    if len(marked) > MOST_BREAKPOINTS:
-        yield f"{len(marked)} cache breakpoints, at most {MOST_BREAKPOINTS} are allowed"
+    if roles[-1] == "assistant" and not paused:
+        yield "messages: the last message must be the user's"
