@@ -42,6 +42,10 @@ class MemoryInvalid(ValueError):
     """Raised if a model's text is not a valid memory or summary. The exception's message says why."""
 
 
+class TooLong(MemoryInvalid):
+    """Raised if a model's text exceeds a length limit. A shorter text may be valid."""
+
+
 @dataclass(frozen=True, slots=True)
 class SessionMemory:
     """Items of the session memory, one field for each of `SECTIONS`. The least recently used item of a section comes first."""
@@ -132,7 +136,7 @@ def read_summary(words: str, known: SessionMemory | None = None) -> str:
     if not summary:
         raise MemoryInvalid("an empty summary")
     if blocks.text_tokens(summary) > SUMMARY_TOKENS:
-        raise MemoryInvalid("a summary that is too long")
+        raise TooLong("a summary that is too long")
     if (tasks := _sections(summary).get(OPEN_TASKS)) is None:
         raise MemoryInvalid("a summary that does not say what is left to do")
     if known is not None and known.open_tasks and not any(map(str.strip, tasks)):
@@ -195,6 +199,11 @@ def summarizing(known: SessionMemory | None, focus: str = "") -> Message:
         tasks = "\n".join(f"- {task}" for task in known.open_tasks)
         words += f"\nNot finished, as far as was noted before:\n{tasks}\n"
     return {"role": "user", "content": [{"type": "text", "text": f"{words}</summary_task>"}]}
+
+
+def shorter(question: Message) -> Message:
+    """Return the question of a fork with the request to answer in fewer words."""
+    return {**question, "content": [*question["content"], {"type": "text", "text": _PROMPTS["shorter"]}]}
 
 
 # ------------------------------------------------------------ the head message

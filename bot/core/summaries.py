@@ -14,7 +14,8 @@ import itertools
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import partial, reduce
+from operator import or_
 from typing import Any, Literal, TypeVar
 
 from bot import errors, tags, telemetry, text
@@ -28,7 +29,7 @@ from bot.core import events, memory, user_message, view
 from bot.core.chat import Chat
 from bot.core.context import LENGTH, ContextEntry, KeptTurn, api_rounds
 from bot.core.fit import COLD_AFTER, AgentDeps, Fit
-from bot.core.memory import MemoryInvalid, SessionMemory
+from bot.core.memory import MemoryInvalid, SessionMemory, TooLong
 from bot.core.prompt import assemble
 from bot.llm import blocks
 from bot.llm.wrapper import reply_of
@@ -446,13 +447,18 @@ def _prefix(fit: Fit, current: Sequence[Message] = ()) -> Prefix:
 
 
 async def _fork(fit: Fit, prefix: Prefix, purpose: str, question: Message, read: Callable[[str], T]) -> T:
-    """Return a fork's answer, parsed by `read`. If the prompt of a summary is too long, drop its oldest messages and ask again.
-    Raises `errors.ModelError` and `MemoryInvalid`.
+    """Return a fork's answer, parsed by `read`. If the answer is too long, ask once more for fewer words. If the prompt of a
+    summary is too long, drop its oldest messages. Raises `errors.ModelError` and `MemoryInvalid`.
     """
-    retries = FORK_RETRIES if purpose == "compaction" else 0
+    asked, retries = question, FORK_RETRIES if purpose == "compaction" else 0
     while True:
         try:
-            return read(await _ask(fit, prefix, purpose, question))
+            return read(await _ask(fit, prefix, purpose, asked))
+        except TooLong as error:
+            if asked is not question:
+                raise
+            asked = memory.shorter(question)
+            fit.log.write("memory", "a fork is asked again for less", level="warn", cause=str(error))
         except errors.ContextOverflow as error:
             if not retries:
                 raise
@@ -461,7 +467,7 @@ async def _fork(fit: Fit, prefix: Prefix, purpose: str, question: Message, read:
 
 
 async def _ask(fit: Fit, prefix: Prefix, purpose: str, question: Message) -> str:
-    """Return the text of a fork's answer with secrets redacted. Raises `errors.ModelError`, and `MemoryInvalid` if it is cut off."""
+    """Return the text of a fork's answer with secrets redacted. Raises `errors.ModelError`, and `TooLong` if it is cut off."""
     history, current = prefix
     models = fit.models
     shared = view.render(
@@ -479,7 +485,7 @@ async def _ask(fit: Fit, prefix: Prefix, purpose: str, question: Message) -> str
     reply = await reply_of(models.model.stream(asked))
     models.learn(asked, reply)
     if reply.stop_reason in LENGTH:
-        raise MemoryInvalid(f"cut off after {reply.usage.output_tokens} tokens: {reply.stop_reason}")
+        raise TooLong(f"cut off after {reply.usage.output_tokens} tokens: {reply.stop_reason}")
     return fit.agent.redact(blocks.plain_text(reply.content))
 
 
@@ -508,8 +514,8 @@ TOOLS, SAID = 0.5, 0.2
 """Max shares of the restored state's tokens: first for tool definitions, then for usage notes of MCP servers."""
 READ = "read_file"
 _ARTIFACTS, _SKILLS, _TOOLS, _FILES = "artifacts", "skills", "tools", "files"
-_MOST: Mapping[str, int] = {_ARTIFACTS: 20, _SKILLS: 20, _TOOLS: 20, _FILES: 20}
-"""Max number of restored artifacts, skills, tools and file names. The newest ones are restored."""
+_MOST: Mapping[str, int] = {_ARTIFACTS: 20, _SKILLS: 20, _TOOLS: 20, _FILES: 3}
+"""Max number of restored artifacts, skills, tools and files. The newest ones are restored."""
 
 
 async def _working_state(
@@ -517,7 +523,7 @@ async def _working_state(
 ) -> tuple[list[Json], dict[str, dict[str, Any]]]:
     """Return the blocks to restore after a summary has replaced the messages `dropped`, which include any earlier summary, and
     the names of what the model used. The blocks have at most `most` tokens, and leave out what the messages `kept` show.
-    Skills are read again with the permissions of the person who wrote last. That person is not asked for permission.
+    Skills and files are read again with the permissions of the person who wrote last. That person is not asked for permission.
     """
     deps, model, estimator, budget = fit.agent, fit.models.name, fit.models.estimator, fit.budget()
     most = min(most, budget.share(SHARE, MOST_TOKENS), budget.soft // SOFT_SHARE)
@@ -546,17 +552,22 @@ async def _working_state(
         fit.chat.key, "", user_id, None, None, channel=channel, approvals=lambda _: Unattended()
     )
     with tool_scope(reader):
-        skills = await _read_skills(deps, names[_SKILLS])
+        skills = await _read(deps, skills_load.name, {one: {"name": one} for one in names[_SKILLS]})
+        files = await _read(deps, READ, names[_FILES])
     pointers = [f"- artifact {name} ({count} lines and more)" for name, count in names[_ARTIFACTS].items()]
     title = f"Large results and files from before, to be read with {result_limits.READER}:"
     again = f"Tools found before; find again with {tool_search.name} what you need"
     sections = {
         _ARTIFACTS: ["\n".join([title, *pointers])] if pointers else [],
-        _SKILLS: _skill_texts(names[_SKILLS], skills),
+        _SKILLS: _texts("The skill {}, loaded before", "Skills loaded before; load", names[_SKILLS], skills),
         _TOOLS: [f"{again}: {', '.join(names[_TOOLS])}"] if names[_TOOLS] else [],
-        _FILES: [f"Files read before: {', '.join(names[_FILES])}"] if names[_FILES] else [],
+        _FILES: _texts("The file {}, read before, as it is now", "Files read before; read", names[_FILES], files),
     }
-    state = [memory.restored(words, nonce) for words in assemble(sections, left, size).values()]
+    origin = reduce(or_, [one.origin or NOBODYS for one in files.values()], NOBODYS)
+    state = [
+        memory.restored(words, nonce) | ({ORIGIN: origin.packed()} if name == _FILES else {})
+        for name, words in assemble(sections, left, size).items()
+    ]
     if said:
         state.append(view.servers_block(said, nonce))
     if tools:
@@ -576,25 +587,25 @@ def _newest_fitting(found: Mapping[str, T], most: float, size: Callable[[T], flo
     return dict(reversed(chosen.items()))
 
 
-def _skill_texts(names: Iterable[str], read: Mapping[str, ToolResult]) -> list[str]:
-    """Return versions of a section, longest first. Each version has the newest skills in full and the names of the others."""
+def _texts(title: str, again: str, names: Iterable[str], read: Mapping[str, ToolResult]) -> list[str]:
+    """Return versions of a section, longest first. Each version has the newest texts in full and the names of the others."""
     newest, forms = list(names)[::-1], list[str]()
     shown = [one for one in newest if one in read]
     for count in range(len(shown), -1, -1):
-        texts = [f"The skill {one}, loaded before:\n\n{read[one].content}" for one in shown[:count]]
+        texts = [f"{title.format(one)}:\n\n{read[one].content}" for one in shown[:count]]
         if others := [one for one in newest if one not in shown[:count]]:
-            texts.append(f"Skills loaded before; load again what you need: {', '.join(others)}")
+            texts.append(f"{again} again what you need: {', '.join(others)}")
         forms.append("\n\n".join(texts))
     return forms
 
 
-async def _read_skills(deps: AgentDeps, names: Iterable[str]) -> dict[str, ToolResult]:
-    """Load these skills, and return the results, keyed by name. Failed and untrusted results are left out."""
-    calls = [ToolCall(f"again_{name}", skills_load.name, {"name": name}) for name in names]
+async def _read(deps: AgentDeps, tool: str, inputs: Mapping[str, Json]) -> dict[str, ToolResult]:
+    """Call a tool for each name, and return the results, keyed by name. Failed and untrusted results are left out."""
+    calls = [ToolCall(f"again_{name}", tool, arguments) for name, arguments in inputs.items()]
     results = await deps.dispatcher.run(calls) if calls else []
     return {
-        str(call.input["name"]): result
-        for call, result in zip(calls, results, strict=True)
+        name: result
+        for name, result in zip(inputs, results, strict=True)
         if not result.failed and (result.origin or NOBODYS).taint < Taint.FOREIGN
     }
 
@@ -629,6 +640,6 @@ def _used(messages: Sequence[Message]) -> Iterator[tuple[str, str, Any]]:
                 yield _ARTIFACTS, left_out.artifact, left_out.lines
             elif call.name == READ and isinstance(path := call.input.get("path"), str):
                 # Large results are already listed among the artifacts.
-                yield _FILES, path, None
+                yield _FILES, path, call.input
             if call.name == skills_load.name and isinstance(name := call.input.get("name"), str):
                 yield _SKILLS, name, None

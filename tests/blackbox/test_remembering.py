@@ -109,7 +109,7 @@ async def test_what_the_model_worked_with_comes_back_after_the_fifth_compaction_
     skill = world.root / ".claude" / "skills" / "brewing" / "SKILL.md"
     skill.parent.mkdir(parents=True)
     skill.write_text("---\nname: brewing\ndescription: Tea.\n---\nWarm the 急須 first.\n", encoding="utf-8")
-    (world.root / "plan.txt").write_text("計画", encoding="utf-8")
+    (world.root / "plan.txt").write_text("version 0 計画", encoding="utf-8")
     for used in (
         tool_use("skills_load", {"name": "brewing"}),
         tool_use("read_file", {"path": "plan.txt"}),
@@ -135,13 +135,14 @@ async def test_what_the_model_worked_with_comes_back_after_the_fifth_compaction_
     while count < 5:
         await eventually(lambda before=count: compactions(world) > before)  # type: ignore[misc]
         count = compactions(world)
+        (world.root / "plan.txt").write_text(f"version {count} 計画", encoding="utf-8")
         while compactions(world) == count < 5:
             await say(world, "go on")
     await say(world, "and now?")
     body = world.model.bodies[-1]
     first = json.dumps(body["messages"][0], ensure_ascii=False)
     assert "Warm the 急須 first." in first
-    assert "Files read before: plan.txt" in first
+    assert "version 4 計画" in first, "as it was when the view was cut"
     assert "- artifact 0" in first
     assert "Tune it 音 first." in first
     assert "mcp__box__number0" in {tool["name"] for tool in body["tools"]}
