@@ -11,7 +11,7 @@ import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from bot import errors, tags, text
 from bot.contracts.base import Json, Message
@@ -52,9 +52,8 @@ Call = tuple[str, Json]  # Name and arguments of a tool call
 @dataclass(slots=True)
 class _Turn:
     words: str = ""
-    time: str = (
-        ""  # Time of the person's message in ISO 8601; "" in a subagent, because its task has no message
-    )
+    time: str = ""
+    """Time of the person's message in ISO 8601; "" in a subagent, because its task has no message."""
     files: list[str] = field(default_factory=list)
     earlier: list[tuple[str, str]] = field(default_factory=list)
     """Earlier messages in the model's context, as (author, text). The author "" is the bot."""
@@ -63,14 +62,12 @@ class _Turn:
     steps: int = 0
     results: list[tuple[str, str, bool]] = field(default_factory=list)
     """Results of tool calls, as (tool, result, failed). `failed` is True if the call failed."""
-    request: str = (
-        ""  # Key in `demo.toml` of the person's request; "" if the demo does not understand the request
-    )
+    request: str = ""
+    """Key in `demo.toml` of the person's request; "" if the demo does not understand the request."""
     found: dict[str, str] = field(default_factory=dict)
 
-    @property
-    def called(self) -> set[str]:
-        return {name for name, _, _ in self.results}
+    def result(self, name: str) -> str | None:
+        return next((words for tool, words, _ in self.results if tool == name), None)
 
 
 def _read(messages: Sequence[Message]) -> _Turn:
@@ -172,9 +169,9 @@ def _answer(request: ModelRequest) -> list[Json]:
         elif request.purpose == "synthesis":
             words = say("demo.introduction")
         # A delivered message ends the turn. So if there is a request after a call of chat_send, the message was not delivered.
-        elif turn.steps < MAX_STEPS and "chat_send" not in turn.called:
+        elif turn.steps < MAX_STEPS and turn.result("chat_send") is None:
             calls = _CALLS[turn.request](turn) if turn.request else []
-            calls = [call for call in calls if call[0] in tools and call[0] not in turn.called]
+            calls = [call for call in calls if call[0] in tools and turn.result(call[0]) is None]
             if not calls and "chat_send" in tools:
                 calls = [("chat_send", {"text": words})]
             if calls:
@@ -190,6 +187,11 @@ def _answer(request: ModelRequest) -> list[Json]:
         return [{"type": "text", "text": words}]
 
 
+def _write(turn: _Turn) -> list[Call]:
+    content = turn.found.get("content") or say("demo.file")
+    return [("write_file", {"path": turn.found.get("path", "hello.txt"), "content": f"{content}\n"})]
+
+
 def _remind(turn: _Turn) -> list[Call]:
     if not turn.time:
         return []
@@ -200,22 +202,25 @@ def _remind(turn: _Turn) -> list[Call]:
     return [("schedule_create", {"prompt": prompt, "when": due.isoformat()})]
 
 
+def _look(turn: _Turn) -> list[Call]:
+    """Return the calls that list the folder and then read the file that the person named, with or without its suffix."""
+    wanted = PurePosixPath(turn.found["path"])
+    if (listed := turn.result("list_dir")) is None:
+        return [("list_dir", {"path": str(wanted.parent)})]
+    rows = [PurePosixPath(row.rpartition("  ")[0]) for row in listed.splitlines()]
+    names = {wanted.name.casefold(), wanted.stem.casefold()}
+    found = [row for row in rows if {row.name.casefold(), row.stem.casefold()} & names]
+    return [("read_file", {"path": str(found[0])})] if found else []
+
+
 _CALLS: Mapping[str, Callable[[_Turn], list[Call]]] = {
     "three": lambda _: [
         ("task", {"prompt": one, "description": one}) for one in say("demo.three").split("|")
     ],
     "run": lambda turn: [("run_shell", {"command": turn.found["command"]})],
-    "write": lambda turn: [
-        (
-            "write_file",
-            {
-                "path": turn.found["path"],
-                "content": f"{turn.found.get('content') or say('demo.file')}\n",
-            },
-        )
-    ],
+    "write": _write,
     "remind": _remind,
-    "look": lambda turn: [("read_file", {"path": turn.found["path"]})],
+    "look": _look,
     "list": lambda _: [("list_dir", {})],
     "history": lambda _: [("chat_load_history", {"limit": MAX_EARLIER})],
     "skills": lambda _: [("skills_list", {})],
@@ -240,11 +245,13 @@ def _reply(turn: _Turn, tools: set[str]) -> str:
 
 
 def _outcome(turn: _Turn) -> str:
-    results = [one for one in turn.results if one[0] != "chat_send"]
-    parts = []
-    for name, words, failed in results if turn.request == "three" else results[-1:]:
-        label = say("demo.failed" if failed else "demo.done", tool=name)
-        parts.append(f"{label}\n\n```\n{text.head(words, 1_500)}\n```")
+    missing = turn.request == "look" and turn.result("read_file") is None
+    parts = [say("demo.no_file", name=turn.found["path"])] if missing else []
+    last = [name for name, _, _ in turn.results if name != "chat_send"][-1:]
+    for name, words, failed in turn.results:
+        if name in {"task", *last}:
+            label = say("demo.failed" if failed else "demo.done", tool=name)
+            parts.append(f"{label}\n\n```\n{text.head(words, 1_500)}\n```")
     return "\n\n".join(parts)
 
 

@@ -155,7 +155,8 @@ async def test_what_it_writes_down_of_a_conversation_is_what_people_said(purpose
     ("words", "results", "calls", "shown"),
     [
         ("Which skills do you have?", {"skills_list": "- tea: makes tea"}, ["skills_list"], "makes tea"),
-        ("look at README.md", {"read_file": "# Ship"}, ["read_file"], "# Ship"),
+        ("look at readme", {"list_dir": "README.md  2 KB\nsrc/", "read_file": "# Ship"}, None, "# Ship"),
+        ("look at nothing", {"list_dir": "README.md  2 KB"}, ["list_dir"], "There's no nothing here."),
         ("Run ls", {"run_shell": "!No such folder"}, ["run_shell"], "The tool `run_shell` failed:"),
     ],
 )
@@ -180,7 +181,7 @@ async def test_the_outcome_of_a_plain_request_is_shown(
             "5分钟后提醒我喝水",
             [("schedule_create", {"prompt": "⏰ 喝水", "when": "2027-01-15T08:05:00+00:00"})],
         ),
-        ("show me docs/x.md", [("read_file", {"path": "docs/x.md"})]),
+        ("show me docs/x.md", [("list_dir", {"path": "docs"})]),
         ("I ran home to write code", [("chat_send", None)]),
         ("⏰ remind me in a minute", [("chat_send", {"text": "⏰ remind me in a minute"})]),
         ("同时做三件事", [("task", None)] * 3),
