@@ -250,8 +250,14 @@ _ENDINGS = dict(
 )
 """Maps a language to its file name extension, if the extension differs from the language's name."""
 _OWN_ENDING = re.compile(r"[a-z][a-z0-9]{0,5}")
-_BLOCKS = parser()
+_BLOCKS, _CELLS = parser(), parser()
 _BLOCKS.core.ruler.enableOnly(["normalize", "block"])
+_MARK = re.compile(r"[*_~`\[\\<&]")
+_BREAK = re.compile(r"<br ?/?>")
+FIRST = 3  # Max rows of a table, besides its head, that the message itself shows
+NARROWEST = 4  # Min width of a table column that is shown in the message, in terminal cells
+LONGEST_CELL = 500
+"""Max characters of a table cell from which Markdown is removed. Longer cells are copied unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,11 +294,14 @@ def shortened(words: str, limits: ReadingLimits | None, *, goes_on: bool = False
         return Shortened(words)
     pieces, files, moves = list[str](), list[OutgoingFile](), list[tuple[int, int, int]]()
     done = length = 0
-    for start, end, file in _long_blocks(words, limits, goes_on=goes_on):
+    for start, end, file, first in _long_blocks(words, limits, goes_on=goes_on):
         stem, _, ending = file.name.partition(".")
         count = sum(one.mime_type == file.mime_type and one.name.endswith(f".{ending}") for one in files)
         name = f"{stem}-{count + 1}.{ending}" if count else file.name
         label = say(f"delivery.{stem}_as_file", name=name)
+        if first:
+            indent = start - words.rfind("\n", 0, start) - 1
+            label = f"\n{' ' * indent}".join([*first, "", label])
         pieces += [words[done:start], label]
         length += start - done + len(label)
         done = end
@@ -303,8 +312,8 @@ def shortened(words: str, limits: ReadingLimits | None, *, goes_on: bool = False
 
 def _long_blocks(
     words: str, limits: ReadingLimits, *, goes_on: bool
-) -> Iterator[tuple[int, int, OutgoingFile]]:
-    """Yield start, end and file of each code block and table that exceeds the limits, except those inside quotes."""
+) -> Iterator[tuple[int, int, OutgoingFile, list[str]]]:
+    """Yield start, end, file and first rows of each code block and table that exceeds the limits, except those in quotes."""
     ends = [found.start() for found in _LINE_END.finditer(words)]
     starts = [0, *(found.end() for found in _LINE_END.finditer(words))]
     quotes = 0
@@ -325,19 +334,23 @@ def _long_blocks(
                 end, name = len(words) if is_open else end, _code_name(token.info)
                 file = OutgoingFile(name, "text/plain", body.encode(), markdown=markdown)
                 too_long = body.count("\n") > limits.lines or len(markdown) > limits.characters
-                yield from [(start, end, file)] if too_long else ()
+                yield from [(start, end, file, [])] if too_long else ()
             continue
         rows = list[list[str]]()
         for cell in itertools.takewhile(lambda one: one.type != "table_close", tokens):
             if cell.type == "tr_open":
                 rows.append([])
             elif cell.type == "inline":
-                rows[-1].append(cell.content)
-        widths = [max(map(text.width, column)) for column in zip(*rows, strict=True)]
+                rows[-1].append(_plain(cell.content))
+        widths = [
+            max(text.width(line) for cell in column for line in cell.split("\n"))
+            for column in zip(*rows, strict=True)
+        ]
         wide = sum(widths) + 3 * (len(widths) - 1) > limits.columns
         markdown = "\n".join(line.strip() for line in words[start:end].splitlines())
         if wide or len(rows) > limits.lines or len(markdown) > limits.characters:
-            yield start, end, OutgoingFile("table.csv", "text/csv", _csv(rows), markdown=markdown)
+            file = OutgoingFile("table.csv", "text/csv", _csv(rows), markdown=markdown)
+            yield start, end, file, _first_rows(rows, limits.columns)
 
 
 def _code_name(info: str) -> str:
@@ -353,3 +366,43 @@ def _csv(rows: Iterable[Iterable[str]]) -> bytes:
     )
     # Without a byte order mark, spreadsheet programs do not read the file as UTF-8.
     return written.getvalue().encode("utf-8" if written.getvalue().isascii() else "utf-8-sig")
+
+
+def _first_rows(rows: Sequence[Sequence[str]], columns: int) -> list[str]:
+    """Return a table's head and first rows in Markdown, with long cells cut; [] if there are too many columns."""
+    room = columns // len(rows[0]) - 3 if rows else 0
+    if room < NARROWEST:
+        return []
+    cut = [
+        [_cut(" ".join(cell.split()), room).replace("|", "\\|") for cell in row] for row in rows[: FIRST + 1]
+    ]
+    lines = [f"| {' | '.join(row)} |" for row in cut]
+    return [lines[0], "|---" * len(rows[0]) + "|", *lines[1:]]
+
+
+def _cut(cell: str, room: int) -> str:
+    if text.width(cell) <= room:
+        return cell
+    shown = text.head(cell, room - 1)
+    while text.width(shown) >= room:
+        shown = text.head(shown, len(shown) - 1)
+    return f"{shown}…"
+
+
+def _plain(cell: str) -> str:
+    """Return a cell without Markdown. A link's address follows its text."""
+    if len(cell) > LONGEST_CELL or not _MARK.search(cell):
+        return cell
+    shown, url = list[str](), ""
+    for token in _CELLS.parseInline(cell)[0].children or ():
+        match token.type:
+            case "link_open":
+                url = str(token.attrs.get("href", ""))
+                shown.append("")
+            case "link_close" if url:
+                shown.append(f" ({url})" if shown[-1] != url else "")
+            case "code_inline":
+                shown.append(token.content)
+            case _:
+                shown.append(_BREAK.sub("\n", token.content))
+    return "".join(shown)

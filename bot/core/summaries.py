@@ -561,7 +561,9 @@ async def _working_state(
         _ARTIFACTS: ["\n".join([title, *pointers])] if pointers else [],
         _SKILLS: _texts("The skill {}, loaded before", "Skills loaded before; load", names[_SKILLS], skills),
         _TOOLS: [f"{again}: {', '.join(names[_TOOLS])}"] if names[_TOOLS] else [],
-        _FILES: _texts("The file {}, read before, as it is now", "Files read before; read", names[_FILES], files),
+        _FILES: _texts(
+            "The file {}, read before, as it is now", "Files read before; read", names[_FILES], files
+        ),
     }
     origin = reduce(or_, [one.origin or NOBODYS for one in files.values()], NOBODYS)
     state = [

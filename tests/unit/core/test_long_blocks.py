@@ -86,11 +86,21 @@ def test_longer_fences_and_line_ends_of_windows() -> None:
 
 def test_a_wide_table_is_a_file_for_programs_that_show_tables() -> None:
     wide = "a long sentence that needs its room, and more"
-    words = f"So:\n| **Name** | Note |\n|:--|--:|\n| `a\\|b` | {wide} |\n| short\n\nend"
+    words = f"So:\n| **Name** | Note |\n|:--|--:|\n| `a\\|b` | {wide} |\n| [here](https://example.org) | x<br>y |\n| short\n\nend"
     found = shortened(words, LIMITS)
-    assert found.words == f"So:\n{table()}\n\nend"
+    first = r"""| Name | Note |
+|---|---|
+| a\|b | a long sentence … |
+| here (https://ex… | x y |
+| short |  |"""
+    assert found.words == f"So:\n{first}\n\n{table()}\n\nend"
     assert found.files[0].mime_type == "text/csv"
-    assert rows(found.files[0]) == [["**Name**", "Note"], ["`a|b`", wide], ["short", ""]]
+    assert rows(found.files[0]) == [
+        ["Name", "Note"],
+        ["a|b", wide],
+        ["here (https://example.org)", "x\ny"],
+        ["short", ""],
+    ]
     assert not found.files[0].data.startswith(b"\xef\xbb\xbf")
 
 
