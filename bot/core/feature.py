@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, S
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import Any
+from typing import Any, Literal
 
 from bot import discovery, errors
 from bot.contracts.approvals import (
@@ -48,6 +48,7 @@ from bot.tools.registry import Registry
 PACKAGE = "bot.features"
 GROUP = "shipmate.features"  # Name of the entry point group in which other packages register features
 
+TurnKind = Literal["job", "failed"]  # a turn that a job started; a turn that fails
 UNKNOWN = ""  # Key in `commands` for the command that handles unknown command names
 
 
@@ -134,17 +135,18 @@ class Hooks:
     """Functions that return the text below a decided question, keyed by the question's subject."""
     ports: Mapping[str, Any] = field(default_factory=dict)  # services for tools, keyed by name
     periodic: Sequence[PeriodicJob] = ()  # jobs that run while the channels are connected
-    turn_ends: Callable[[Turn, TurnEndState], Done] | None = None
-    """Returns events and text for a turn's end. Buttons in the result appear below the last notice."""
-    turn_fails: Callable[[Turn, TurnEndState], Done] | None = None
-    """Like `turn_ends`, but called only for turns that fail."""
+    turn_ends: Mapping[TurnKind, Callable[[Turn, TurnEndState], Done]] = field(default_factory=dict)
+    """Functions that return events and text for a turn's end. Buttons in the result appear below the last notice."""
     before_intake: Callable[[Inbound], Awaitable[Sequence[Inbound]]] | None = None
     """Returns the messages to accept in place of an admitted person's message; () if the message is not for the bot."""
     before_turn: Callable[[Chat, Inbound], Awaitable[Sequence[Quoted]]] | None = None
-    """Returns messages to show the model together with the first message of a turn."""
+    """Returns messages to show the model together with the first message of a turn. In a direct chat, it is called only if
+    the conversation is new to the model.
+    """
     kinds: frozenset[str] | None = None
-    """Kinds of messages for which `before_intake` and `before_turn` are called; None for all. A command has the kind
-    `command`, a message that may begin a new conversation has `opening`, and any other message has its `Inbound.kind`.
+    """Kinds of messages for which `before_intake` is called; None for all. A command has the kind `command`, a message that
+    may begin a new conversation has `opening`, and any other message has its `Inbound.kind`. Each message also has its
+    `Inbound.chat_type`.
     """
     hears_all: Callable[[ChatKey], Awaitable[bool]] | None = None
     """Returns True if the bot answers every message of this chat."""
@@ -204,15 +206,9 @@ class Door:
             self._outcomes |= hooks.outcomes
             self._hooks.append(hooks)
 
-    def all(self, name: str, inbound: Inbound | None = None) -> list[Any]:
-        """Return the features' hooks of this name. With `inbound`, leave out features that do not want messages of its kind.
-        If a hook is a sequence, return its items instead.
-        """
-        kind = ""
-        if inbound is not None:
-            kind = "command" if inbound.command is not None else "opening" if inbound.opens else inbound.kind
-        wanting = [one for one in self._hooks if not kind or one.kinds is None or kind in one.kinds]
-        found = [hook for hooks in wanting if (hook := getattr(hooks, name)) is not None]
+    def all(self, name: str) -> list[Any]:
+        """Return the features' hooks of this name. If a hook is a sequence, return its items instead."""
+        found = [hook for hooks in self._hooks if (hook := getattr(hooks, name)) is not None]
         return [one for hook in found for one in (hook if isinstance(hook, Sequence) else (hook,))]
 
     def wrapped(self, chat: Chat, reply: Reply, registry: Registry) -> Reply:
@@ -239,18 +235,23 @@ class Door:
         return command is not None and command.queued and bool(inbound.args or not command.tells)
 
     def turn_ends(self, turn: Turn, state: TurnEndState) -> list[Done]:
-        failed = self.all("turn_fails") if state in {"failed", "withdrawn"} else []
-        return [ends(turn, state) for ends in (*self.all("turn_ends"), *failed)]
+        kinds = {"job": turn.first.due is not None, "failed": state in {"failed", "withdrawn"}}
+        hooks = [ends for one in self._hooks for kind, ends in one.turn_ends.items() if kinds[kind]]
+        return [ends(turn, state) for ends in hooks]
 
     async def before_intake(self, inbound: Inbound) -> Sequence[Inbound]:
         found: Sequence[Inbound] = (inbound,)
-        for before in self.all("before_intake", inbound):
-            found = [more for one in found for more in await before(one)]
+        kind = "command" if inbound.command is not None else "opening" if inbound.opens else inbound.kind
+        for hooks in self._hooks:
+            wanted = hooks.kinds is None or not hooks.kinds.isdisjoint((kind, inbound.chat_type))
+            if (before := hooks.before_intake) is not None and wanted:
+                found = [more for one in found for more in await before(one)]
         return found
 
     async def before_turn(self, chat: Chat, inbound: Inbound) -> list[Quoted]:
-        hooks = self.all("before_turn", inbound)
-        return [quoted for before in hooks for quoted in await before(chat, inbound)]
+        if inbound.chat_type == "direct" and (chat.context.head is not None or len(chat.context)):
+            return []
+        return [quoted for before in self.all("before_turn") for quoted in await before(chat, inbound)]
 
     async def waiting(self, viewer: Viewer) -> list[OpenLoop]:
         """Return all open loops that a viewer may see, ordered by kind and time."""

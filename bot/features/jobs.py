@@ -464,7 +464,7 @@ def _build(runtime: Runtime) -> Hooks:
         commands={"jobs": Command(jobs.command)},
         ports={"jobs": jobs},
         periodic=(PeriodicJob("look at what is due", JOB_SECONDS, jobs.look),),
-        turn_ends=jobs.turn_ends,
+        turn_ends={"job": jobs.turn_ends},
         home={2: jobs.home},
         waiting=jobs.waiting,
     )

@@ -12,11 +12,12 @@ from bot import errors, text
 from bot.contracts.environment import Clock
 from bot.contracts.identity import ChatKey
 from bot.contracts.messages import Inbound, Quoted
-from bot.core.chat import Chat, Turn, revised
+from bot.core.chat import Chat, revised
 from bot.core.chats import Fact
-from bot.core.events import FactSet, TurnEndState
+from bot.core.events import FactSet
 from bot.core.feature import Command, Done, Feature, Hooks, Runtime
-from bot.words import paragraph, say
+from bot.core.outgoing import Address
+from bot.words import paragraph, say, speaking
 
 Listening = Literal["mention", "thread", "always", "never"]
 """Setting that decides which messages of a group are for the bot; commands always are. `mention`: messages that mention the
@@ -105,13 +106,11 @@ class ListeningService:
     def __init__(self, runtime: Runtime) -> None:
         self._run = runtime
         self._unaddressed = UnaddressedMessages(runtime.clock)
-        self._unseen = set[str]()
-        """Ids of turns without earlier messages, because the bot lacks the right to read them."""
         self._locks = WeakValueDictionary[ChatKey, asyncio.Lock]()
         self._known: dict[ChatKey, None] = {}  # conversations in which the bot takes part
 
     async def counted(self, inbound: Inbound) -> Sequence[Inbound]:
-        """Return () if a message is not for the bot. Otherwise return the message, and the messages of its thread that
+        """Return () if a message of a group is not for the bot. Otherwise return the message, and the messages of its thread that
         arrived too early.
         """
         counts = await self._counts(inbound)
@@ -206,7 +205,7 @@ class ListeningService:
             why = f"{type(error).__name__}: {error}"
             self._run.log.write("inbound", f"the earlier messages cannot be read: {why}", level="warn")
             if isinstance(error, errors.RightMissing):
-                self._unseen.add(inbound.request_id)
+                self._tell_of_right(chat, inbound)
         quoted = {one.message_id for one in inbound.quoted}
         found = [one for one in told if one.message_id is None or one.message_id not in quoted]
         shown = quoted | {one.message_id for one in found}
@@ -217,16 +216,16 @@ class ListeningService:
         since = max((one.ts for one in chat.said if one.request_id < inbound.request_id), default=0)
         return [one for one in found if (one.ts or 0) > since and not one.from_self]
 
-    def turn_ends(self, turn: Turn, _: TurnEndState) -> Done:
+    def _tell_of_right(self, chat: Chat, inbound: Inbound) -> None:
         """Tell a chat, at most once a day, that the bot lacks the right to read the chat's messages."""
-        if turn.id not in self._unseen:
-            return Done()
-        self._unseen.discard(turn.id)
-        key, now = str(turn.first.chat_key.chat), self._run.clock.now()
+        key, now = str(inbound.chat_key.chat), self._run.clock.now()
         told = self._run.chats.facts[UNSEEN].get(key)
-        if told is not None and now - told["at"] < DAY:
-            return Done()
-        return Done(say("turn.unseen"), (Fact(turn.first.chat_key, FactSet(UNSEEN, key, {"at": now})),))
+        if told is None or now - told["at"] >= DAY:
+            with speaking(*self._run.locales.of(inbound)):
+                to = Address.of(inbound)
+                rows = self._run.saying.rows(f"{inbound.request_id}/unseen", to, say("turn.unseen"))
+            facts = (FactSet(UNSEEN, key, {"at": now}), *rows)
+            self._run.chats.append(*(Fact(chat.key, one) for one in facts))
 
 
 def _build(runtime: Runtime) -> Hooks:
@@ -236,7 +235,7 @@ def _build(runtime: Runtime) -> Hooks:
         before_intake=service.counted,
         before_turn=service.before,
         hears_all=service.hears_all,
-        turn_ends=service.turn_ends,
+        kinds=frozenset({"group"}),
     )
 
 

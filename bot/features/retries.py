@@ -224,7 +224,7 @@ def _build(runtime: Runtime) -> Hooks:
     return Hooks(
         commands={"retry": Command(retries.run), "renew": Command(retries.renew)},
         signals={"edit": Command(retries.offer)},
-        turn_fails=retries.turn_fails,
+        turn_ends={"failed": retries.turn_fails},
     )
 
 
