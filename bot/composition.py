@@ -27,8 +27,8 @@ from bot.contracts.model import Model
 from bot.core import feature
 from bot.core.access import Access, Memberships
 from bot.core.archive_files import ChatStore
-from bot.core.attachments import FileReader
-from bot.core.chat import MODES, Chat, Phase
+from bot.core.attachments import FileReader, OutgoingFiles
+from bot.core.chat import Chat, Phase
 from bot.core.chats import TITLE, Chats
 from bot.core.event_log import Alert, EventLog
 from bot.core.exports import ArchiveExport, Exporter
@@ -38,8 +38,6 @@ from bot.core.intake import Intake as CoreIntake
 from bot.core.locales import Locales
 from bot.core.operators import Maintenance, OperatorAlerts
 from bot.core.outbox import Outbox, RateLimiter
-from bot.core.outgoing import Saying
-from bot.core.outgoing_files import OutgoingFiles
 from bot.core.prompt import InstructionFiles, Prompts, operator_files
 from bot.core.reply import ChatReply
 from bot.core.runner import Runner, Slots, Turns
@@ -109,7 +107,7 @@ class Gateway:
         self.event_log = event_log = environment.wrap_log(stored)
         make = functools.partial(
             Chat,
-            mode=MODES[settings.queue.mode],
+            mode=settings.queue.mode,
             debounce=settings.queue.debounce_ms / 1000,
             max_messages=settings.context.max_messages,
         )
@@ -125,8 +123,7 @@ class Gateway:
 
         # Sending of messages.
         self.locales = locales = Locales(chats, zone=settings.schedule.timezone)
-        saying = Saying(channels, services.redact)
-        alerts = OperatorAlerts(services, chats, memberships, saying, locales)
+        alerts = OperatorAlerts(services, chats, memberships, locales)
         limits = RateLimiter(services.manifests, clock, limits=settings.delivery.limits)
         self.files = files = OutgoingFiles(services, chats)
         outbox = Outbox(services, chats, event_log, files, limits, alerts)
@@ -142,7 +139,6 @@ class Gateway:
             memberships=memberships,
             alerts=alerts,
             locales=locales,
-            saying=saying,
             files=files,
             live=outbox,
             limits=limits,
@@ -192,7 +188,7 @@ class Gateway:
         self.turns = turns = Turns(agent, chats, event_log, reply, reader, door=door, access=access)
 
         # Receiving of messages.
-        self.runner = Runner(services, chats, event_log, outbox, door, saying, locales, turns, slots, alerts)
+        self.runner = Runner(services, chats, event_log, outbox, door, locales, turns, slots, alerts)
         self.intake = CoreIntake(
             services, chats, event_log, access, door, alerts, archive, locales, turns.models
         )

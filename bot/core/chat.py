@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import Literal, NamedTuple
@@ -94,23 +94,11 @@ def revised(message: Inbound, edit: Inbound) -> Inbound:
 # ------------------------------------------------------------ a turn
 
 
-@dataclass(frozen=True, slots=True)
-class QueueMode:
-    """Rules for messages that arrive during a turn. If `steers` is True, they join the turn; if `interrupts`, they stop
-    it. If `collects` is True, all waiting messages of one person become one turn.
-    """
-
-    steers: bool = False
-    interrupts: bool = False
-    collects: bool = False
-
-
-MODES: Mapping[str, QueueMode] = {
-    "steer": QueueMode(steers=True),
-    "followup": QueueMode(),
-    "collect": QueueMode(collects=True),
-    "interrupt": QueueMode(interrupts=True, collects=True),
-}
+QueueMode = Literal["steer", "followup", "collect", "interrupt"]
+"""Rule for messages that arrive during a turn. `steer`: they join the turn. `interrupt`: they stop the turn. `collect` and
+`interrupt`: all waiting messages of one person become one turn.
+"""
+_COLLECTS = frozenset[QueueMode]({"collect", "interrupt"})
 
 
 class Phase(Enum):
@@ -270,7 +258,7 @@ class Chat:
     """State of one chat: waiting messages, the running turn, the outbox and open questions."""
 
     def __init__(
-        self, key: ChatKey, mode: QueueMode = MODES["steer"], debounce: float = 0.0, max_messages: int = 60
+        self, key: ChatKey, mode: QueueMode = "steer", debounce: float = 0.0, max_messages: int = 60
     ) -> None:
         self.key = key
         self.seq = 0
@@ -374,8 +362,8 @@ class Chat:
         if turn is None or turn.phase in {Phase.STOPPING, Phase.ENDING}:
             return []
         if turn.phase is Phase.STARTING:
-            return self._next(turn, _can_coalesce) if self._mode.collects or self._mode.steers else []
-        return self._next(turn, _can_join) if self._mode.steers else []
+            return self._next(turn, _can_coalesce) if self._mode != "followup" else []
+        return self._next(turn, _can_join) if self._mode == "steer" else []
 
     def waited(self, row: OutboxRow, now: float) -> events.Waited | None:
         """Return the event that records how long the person waited; None if this row does not show the first words of
@@ -538,7 +526,7 @@ class Chat:
             self._decide_all(turn, Verdict("steered", request_id=inbound.request_id), said.at)
             if asked:
                 return
-        if self._mode.interrupts and turn.phase is Phase.RUNNING and _is_follow_up(inbound, turn.first):
+        if self._mode == "interrupt" and turn.phase is Phase.RUNNING and _is_follow_up(inbound, turn.first):
             turn.phase = Phase.STOPPING
 
     def _edited(self, event: Event, edit: Inbound) -> None:
@@ -646,7 +634,7 @@ class Chat:
         first = queue[0]
 
         def fits(one: Waiting) -> bool:
-            burst = self._mode.collects or one.burst == first.burst
+            burst = self._mode in _COLLECTS or one.burst == first.burst
             return burst and _can_coalesce(one.inbound, first.inbound)
 
         return [first.inbound, *(one.inbound for one in itertools.takewhile(fits, queue[1:]))]

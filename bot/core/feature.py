@@ -25,6 +25,7 @@ from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.messages import Inbound, Quoted
 from bot.contracts.model import Model
 from bot.core.access import Access, Memberships
+from bot.core.attachments import OutgoingFiles
 from bot.core.chat import Chat, Turn
 from bot.core.chats import Chats, Fact
 from bot.core.event_log import EventLog
@@ -33,8 +34,7 @@ from bot.core.exports import Exporter
 from bot.core.locales import Locales
 from bot.core.operators import OperatorAlerts
 from bot.core.outbox import Outbox, RateLimiter
-from bot.core.outgoing import Question, Saying
-from bot.core.outgoing_files import OutgoingFiles
+from bot.core.outgoing import Question
 from bot.core.services import Services
 from bot.core.summaries import CompactResult
 from bot.core.tasks import TaskEvent
@@ -62,7 +62,6 @@ class Runtime(Services):
     memberships: Memberships
     alerts: OperatorAlerts
     locales: Locales
-    saying: Saying
     files: OutgoingFiles
     live: Outbox
     limits: RateLimiter

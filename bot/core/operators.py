@@ -15,7 +15,7 @@ from bot.core.access import Memberships
 from bot.core.chats import NO_CHAT, Chats, Fact
 from bot.core.event_log import EventLog
 from bot.core.locales import Locales
-from bot.core.outgoing import Address, Saying
+from bot.core.outgoing import Address, rows
 from bot.core.services import Services
 from bot.core.summaries import LOOK_SECONDS, Summaries
 from bot.disk_reserve import DiskReserve
@@ -40,7 +40,6 @@ class OperatorAlerts:
     services: Services
     chats: Chats
     memberships: Memberships
-    saying: Saying
     locales: Locales
 
     def __post_init__(self) -> None:
@@ -79,8 +78,9 @@ class OperatorAlerts:
         name = self.services.ids.ulid()
         for operator, to in self.people(name):
             with speaking(*self.locales.of_person(operator)):
-                rows = self.saying.rows(f"{name}/{to.chat_key}", to, str(self.memberships.called(words)))
-            facts += [Fact(chat.key, row) for row in rows]
+                shown = str(self.memberships.called(words))
+                parts = rows(self.services, f"{name}/{to.chat_key}", to, shown)
+            facts += [Fact(chat.key, row) for row in parts]
         self.chats.append(*facts)
 
     def people(self, request_id: str) -> Iterator[tuple[UserRef, Address]]:

@@ -19,11 +19,11 @@ from bot.contracts.channel import Manifest, Pace
 from bot.contracts.environment import Clock, OperatorNotices
 from bot.contracts.messages import Card, Inbound, Outbound, OutboundKind, Sent
 from bot.core import events
+from bot.core.attachments import OutgoingFiles
 from bot.core.chat import Chat
 from bot.core.chats import Chats, Fact
 from bot.core.event_log import EventLog
 from bot.core.outgoing import Address, OutboxRow
-from bot.core.outgoing_files import OutgoingFiles
 from bot.core.services import Services
 from bot.words import say, sentence, speaking
 

@@ -10,11 +10,11 @@ from typing import Any, Literal
 from bot import text
 from bot.contracts.approvals import EXAMPLES, Approval, QuestionButtons, Verdict
 from bot.contracts.base import ChatType
-from bot.contracts.channel import Channel, Manifest
-from bot.contracts.environment import Redact
+from bot.contracts.channel import Manifest
 from bot.contracts.identity import ChatKey
 from bot.contracts.messages import Inbound, OutboundKind
 from bot.core.events import Event, Queued
+from bot.core.services import Services
 from bot.words import reader
 
 SECONDS = 30 * 60.0
@@ -167,51 +167,45 @@ def is_shown_in(row: str, chat_key: ChatKey) -> bool:
 # ------------------------------------------------------------ sentences
 
 
-@dataclass(eq=False)
-class Saying:
-    """Builds the outbox rows of notices, questions and answers to commands. It splits the text for the channel and redacts
-    secrets. Each row stores the current language and time zone (`bot.words.speaking`).
+def rows(
+    services: Services,
+    name: str,
+    to: Address,
+    words: str,
+    *,
+    form: OutboundKind = "notice",
+    ends: bool = False,
+    buttons: QuestionButtons | None = None,
+    question: str | None = None,
+    while_open: Sequence[str] = (),
+) -> list[Queued]:
+    """Return the outbox rows of a notice, a question or an answer to a command. The text is split for the channel, and secrets
+    are redacted. The first row has the id `name`; the last row shows the `buttons`. The lines `while_open` are removed from
+    the message once the question is decided. Each row stores the current language and time zone (`bot.words.speaking`).
     """
 
-    channels: Mapping[str, Channel]
-    redact: Redact
+    def clean(words: str) -> str:
+        return services.redact(text.clean(words))
 
-    def rows(
-        self,
-        name: str,
-        to: Address,
-        words: str,
-        *,
-        form: OutboundKind = "notice",
-        ends: bool = False,
-        buttons: QuestionButtons | None = None,
-        question: str | None = None,
-        while_open: Sequence[str] = (),
-    ) -> list[Queued]:
-        """Return the outbox rows of one message. The first row has the id `name`; the last row shows the `buttons`. The
-        lines `while_open` are removed from the message once the question is decided.
-        """
-        parts = self.channels[to.channel].split(self.redact(text.clean(words)))
-        open_lines = {self.redact(text.clean(line)) for line in while_open}
-        found = list[Queued]()
-        for at, part in enumerate(parts):
-            last = at == len(parts) - 1
-            kept = "\n".join(line for line in part.split("\n") if line not in open_lines) or part
-            row = to.queued(
-                f"{name}/{at}" if at else name,
-                part,
-                form=form,
-                part_of=name if at else None,
-                last=last,
-                ends=ends,
-                buttons=buttons if last else None,
-                question=question,
-                closes_as=kept if while_open else "",
-                zone=reader().zone,
-                own_zone=reader().own,
-            )
-            found.append(row)
-        return found
+    parts, open_lines = services.channels[to.channel].split(clean(words)), {*map(clean, while_open)}
+    return [
+        to.queued(
+            f"{name}/{at}" if at else name,
+            part,
+            form=form,
+            part_of=name if at else None,
+            last=(last := at == len(parts) - 1),
+            ends=ends,
+            buttons=buttons if last else None,
+            question=question,
+            closes_as="\n".join(line for line in part.split("\n") if line not in open_lines) or part
+            if while_open
+            else "",
+            zone=reader().zone,
+            own_zone=reader().own,
+        )
+        for at, part in enumerate(parts)
+    ]
 
 
 def examples(inbound: Inbound, manifests: Mapping[str, Manifest]) -> QuestionButtons | None:

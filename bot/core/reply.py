@@ -20,11 +20,11 @@ from bot.contracts.environment import Redact, off_loop
 from bot.contracts.messages import Inbound, OutgoingFile, Sent
 from bot.contracts.model import ModelReply, TextDelta, ToolInputDelta
 from bot.core import attachments, events
+from bot.core.attachments import OutgoingFiles
 from bot.core.chat import Chat
 from bot.core.chats import Chats, Fact
 from bot.core.events import StoredFile
 from bot.core.outgoing import Address
-from bot.core.outgoing_files import OutgoingFiles
 from bot.llm import blocks
 from bot.markdown import parser
 from bot.tags import SEND, SILENT

@@ -29,7 +29,7 @@ from bot.core.fit import COLD_AFTER, AgentDeps, Fit, Frame, Withdrawn
 from bot.core.locales import Locales
 from bot.core.loop import Loop, OlderMessages
 from bot.core.outbox import Outbox
-from bot.core.outgoing import Address, OutboxRow, Question, Saying
+from bot.core.outgoing import Address, OutboxRow, Question, rows
 from bot.core.prompt import LEAST_BUDGET, MOST_BUDGET, SHARE, Frozen
 from bot.core.reply import ChatReply
 from bot.core.services import Services
@@ -226,7 +226,6 @@ class Runner:
     event_log: EventLog
     outbox: Outbox
     door: Door
-    saying: Saying
     locales: Locales
     turns: Turns
     slots: Slots
@@ -536,8 +535,8 @@ class Runner:
         self, chat: Chat, to: Inbound, name: str, words: str, turn: str | None = None, **more: Any
     ) -> list[Fact]:
         """Return the events that send the text `words` to the chat of the message `to`; [] if the text is empty."""
-        rows = self.saying.rows(name, Address.of(to), words, **more) if words else []
-        return [Fact(chat.key, row, turn) for row in rows]
+        parts = rows(self.services, name, Address.of(to), words, **more) if words else []
+        return [Fact(chat.key, row, turn) for row in parts]
 
     def _append(self, chat: Chat, data: events.EventData, turn: str | None = None) -> None:
         self.chats.append(Fact(chat.key, data, turn))

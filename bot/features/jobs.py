@@ -17,7 +17,7 @@ from bot.contracts.base import ChatType, Frozen, Json, Level
 from bot.contracts.channel import HomeSection
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.messages import ANYBODYS, Due, Inbound, Provenance, Taint
-from bot.core import plans
+from bot.core import outgoing, plans
 from bot.core.chat import Turn
 from bot.core.chats import Fact
 from bot.core.events import FactSet, Received, TurnEndState
@@ -221,7 +221,7 @@ class Jobs:
                 say("jobs.skipped_before", count=missed) if missed else "",
                 say("jobs.skipped_next", time=times.date(after.next)) if after.next is not None else "",
             )
-            rows = self._run.saying.rows(name, Address.of(inbound), words)
+            rows = outgoing.rows(self._run, name, Address.of(inbound), words)
             facts += [Fact(job.chat_key, row) for row in rows]
         elif (why := await self._barred(job)) is None:
             return  # the platform has not said if the person is in the group, so a later check asks again

@@ -12,6 +12,7 @@ from bot import errors, text
 from bot.contracts.environment import Clock
 from bot.contracts.identity import ChatKey
 from bot.contracts.messages import Inbound, Quoted
+from bot.core import outgoing
 from bot.core.chat import Chat, revised
 from bot.core.chats import Fact
 from bot.core.events import FactSet
@@ -223,7 +224,7 @@ class ListeningService:
         if told is None or now - told["at"] >= DAY:
             with speaking(*self._run.locales.of(inbound)):
                 to = Address.of(inbound)
-                rows = self._run.saying.rows(f"{inbound.request_id}/unseen", to, say("turn.unseen"))
+                rows = outgoing.rows(self._run, f"{inbound.request_id}/unseen", to, say("turn.unseen"))
             facts = (FactSet(UNSEEN, key, {"at": now}), *rows)
             self._run.chats.append(*(Fact(chat.key, one) for one in facts))
 

@@ -27,12 +27,12 @@ from bot.contracts.model import ModelFacts, ModelReply, ModelRequest, Usage
 from bot.contracts.tools import Effect
 from bot.core import chat, events
 from bot.core.archive_files import ChatStore
+from bot.core.attachments import OutgoingFiles
 from bot.core.chats import Chats, Fact
 from bot.core.feature import Door
 from bot.core.fit import AgentDeps
 from bot.core.locales import Locales
-from bot.core.outgoing import OutboxRow, Saying
-from bot.core.outgoing_files import OutgoingFiles
+from bot.core.outgoing import OutboxRow
 from bot.core.prompt import InstructionFiles, Prompts
 from bot.core.reply import ChatReply
 from bot.core.runner import Runner, Slots, Turns
@@ -283,7 +283,6 @@ class Chat:
             self._event_log,
             outbox=screen,
             door=door,
-            saying=Saying({}, str),
             locales=Locales(self._chats),
             turns=self._turns,
             slots=Slots(1),

@@ -16,6 +16,7 @@ from bot.contracts.channel import Streaming
 from bot.contracts.environment import off_loop, started
 from bot.contracts.messages import Card, CardState, Inbound
 from bot.contracts.tools import MCP, Effect, ToolCall, ToolResult
+from bot.core import outgoing
 from bot.core.chat import Chat, Phase, Turn, plain
 from bot.core.chats import Fact
 from bot.core.feature import Display, Feature, Hooks, Runtime
@@ -364,7 +365,7 @@ class TurnDisplay:
             if self.board.without_model(clock.now()):
                 self._progress_over = True
                 words = say("progress.model_busy")
-                rows = self._run.saying.rows(f"{to.request_id}/busy", Address.of(to), words)
+                rows = outgoing.rows(self._run, f"{to.request_id}/busy", Address.of(to), words)
                 self._run.chats.append(*(Fact(self._chat.key, row, to.request_id) for row in rows))
             await clock.sleep(CHECK_SECONDS)
 

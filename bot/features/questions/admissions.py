@@ -15,7 +15,7 @@ from bot.contracts.approvals import Approval, Choice, OpenLoop, QuestionButtons,
 from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.messages import ABOUT, ONLY_TO, Inbound
-from bot.core import events
+from bot.core import events, outgoing
 from bot.core.access import EVERY, id_form
 from bot.core.chat import STOPPABLE, Chat
 from bot.core.chats import Fact
@@ -121,7 +121,7 @@ class Admissions(QuestionService):
                 place, prefix = run.memberships.place(inbound), self._manifests[to.channel].command_prefix
                 words = say("strangers.question", who=shown, id=who, place=place, prefix=prefix)
                 buttons = QuestionButtons(name, ABOUT_A_PERSON)
-                rows = run.saying.rows(f"{name}/{to.chat_key}", to, words, buttons=buttons, question=name)
+                rows = outgoing.rows(run, f"{name}/{to.chat_key}", to, words, buttons=buttons, question=name)
             yield from (Fact(chat.key, row) for row in rows)
         for old in [old for old, fact in before.items() if fact["at"] < now - KEPT]:
             yield Fact(chat.key, events.FactSet(ASKED, old, None))
@@ -188,7 +188,9 @@ class Admissions(QuestionService):
         to = Address(to.channel, to.chat_id, to.chat_key, to.chat_type, target, name)
         with speaking(*self._run.locales.of(inbound)):
             buttons = examples(inbound, self._manifests)
-            rows = self._run.saying.rows(f"{name}/admitted", to, say("strangers.admitted"), buttons=buttons)
+            rows = outgoing.rows(
+                self._run, f"{name}/admitted", to, say("strangers.admitted"), buttons=buttons
+            )
         yield from (Fact(chat.key, row) for row in rows)
 
     async def _carry_out(self, who: UserRef, verdict: Verdict) -> None:

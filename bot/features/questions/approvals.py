@@ -27,7 +27,7 @@ from bot.contracts.channel import HomeSection
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.messages import Command as CallOf
 from bot.contracts.messages import Inbound
-from bot.core import events
+from bot.core import events, outgoing
 from bot.core.chat import Chat
 from bot.core.chats import Fact
 from bot.core.feature import Command, Done, Feature, Hooks, Runtime
@@ -189,8 +189,8 @@ class Approvals(QuestionService):
                 place = say("place.elsewhere", place=place, channel=first.channel.title())
             words += f"\n\n{say('approval.asked_in', place=place)}"
         buttons = wording.buttons_of(found, choices)
-        rows = self._run.saying.rows(
-            name, to, words, buttons=buttons, question=found.id, while_open=(while_open,)
+        rows = outgoing.rows(
+            self._run, name, to, words, buttons=buttons, question=found.id, while_open=(while_open,)
         )
         self._append(chat, found.asked.request_id, *rows)
         return rows[-1].row
@@ -462,7 +462,7 @@ class ToolQuestions(QuestionService):
             first, name = turn.first, self._run.ids.ulid()
             record = Approval(turn.id, chat.key, first.channel, first.user_id, shown=question.words)
             record = replace(record, granted=True, own=True, subject="question")
-            rows = self._run.saying.rows(name, Address.of(first), question.words, question=name)
+            rows = outgoing.rows(self._run, name, Address.of(first), question.words, question=name)
             self._append(chat, turn.id, events.QuestionAsked(name, record), *rows)
             asked = chat.questions[name]
             self._run.log.write("question", "the person is asked something", request_id=turn.id)

@@ -12,7 +12,7 @@ import pytest
 from bot.contracts.identity import ChatKey
 from bot.core import chats as rooms
 from bot.core import events
-from bot.core.chat import MODES, Chat, QueueMode
+from bot.core.chat import Chat, QueueMode
 from bot.core.chats import Chats, Fact
 from bot.core.feature import Door
 from bot.core.intake import Intake
@@ -36,7 +36,7 @@ class SlowLog(MemoryLog):
         await super().committed(patient=patient)
 
 
-def chats_of(log: MemoryLog, mode: QueueMode = MODES["steer"]) -> Chats:
+def chats_of(log: MemoryLog, mode: QueueMode = "steer") -> Chats:
     return Chats(log, functools.partial(Chat, mode=mode), clock=SystemClock(), ids=UlidSource())
 
 
