@@ -38,16 +38,6 @@ _CALM = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
-class ProjectPath:
-    """A resolved path. `parts` are relative to the project's folder; () is the folder itself."""
-
-    parts: tuple[str, ...]
-
-    def __str__(self) -> str:
-        return "/".join(self.parts) or "."
-
-
-@dataclass(frozen=True, slots=True)
 class Entry:
     """An entry that a walk found: its path relative to the project's folder, and its size in bytes."""
 
@@ -89,9 +79,9 @@ class Project:
         self.code = code or protected_code(root)
         """Shipmate's own code. Tools never write to it."""
 
-    def place(self, named: str) -> ProjectPath:
-        """Return the resolved path. Raises `errors.ToolError` if the path leads outside the project, and
-        `FileNotFoundError` if the path is hidden.
+    def place(self, named: str) -> str:
+        """Return the resolved path, relative to the project's folder; "." for the folder itself. Raises `errors.ToolError` if the
+        path leads outside the project, and `FileNotFoundError` if the path is hidden.
         """
         if not named or "\0" in named or len(named) > LONGEST or text.clean(named) != named:
             raise errors.ToolError(
@@ -103,18 +93,20 @@ class Project:
             raise errors.ToolError(
                 f"{text.preview(named, 120)} leads out of the project's folder. Only what is inside can be used."
             )
-        parts = real.relative_to(self.root).parts
-        if any(map(is_hidden, (*Path(named).parts, *parts))):
+        place = real.relative_to(self.root)
+        if any(map(is_hidden, (*Path(named).parts, *place.parts))):
             shown = named if not named.startswith("/") else Path(named).name
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), shown)
-        return ProjectPath(parts)
+        return str(place)
 
     @contextlib.contextmanager
-    def folder(self, place: ProjectPath) -> Iterator[int]:
+    def folder(self, place: str) -> Iterator[int]:
         handle = os.open(self.root, _FOLDER)
         try:
-            for at, part in enumerate(place.parts):
-                with _naming_path(str(ProjectPath(place.parts[: at + 1]))):
+            passed = ""
+            for part in place.split("/") if place != "." else ():
+                passed = f"{passed}/{part}".lstrip("/")
+                with _naming_path(passed):
                     inner = os.open(part, _FOLDER | os.O_NOFOLLOW, dir_fd=handle)
                 os.close(handle)
                 handle = inner
@@ -122,7 +114,7 @@ class Project:
         finally:
             os.close(handle)
 
-    def is_folder(self, place: ProjectPath) -> bool:
+    def is_folder(self, place: str) -> bool:
         try:
             with self.folder(place):
                 return True
@@ -130,44 +122,41 @@ class Project:
             return False
 
     @contextlib.contextmanager
-    def parent(self, place: ProjectPath) -> Iterator[tuple[int, str]]:
+    def parent(self, place: str) -> Iterator[tuple[int, str]]:
         """Return an open descriptor of the folder that contains a file, and the file's name."""
-        if not place.parts:
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(place))
-        with self.folder(ProjectPath(place.parts[:-1])) as folder, _naming_path(str(place)):
-            yield folder, place.parts[-1]
+        if place == ".":
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), place)
+        above, _, name = place.rpartition("/")
+        with self.folder(above or ".") as folder, _naming_path(place):
+            yield folder, name
 
     @contextlib.contextmanager
-    def opened(self, place: ProjectPath) -> Iterator[BinaryIO]:
+    def opened(self, place: str) -> Iterator[BinaryIO]:
         """Open a regular file for reading. Raises OSError."""
         with self.parent(place) as (folder, name):
             # Opening a device may have effects, so the kind of file is checked before opening, and again afterwards.
-            must_be_regular(os.stat(name, dir_fd=folder, follow_symlinks=False), str(place))
+            must_be_regular(os.stat(name, dir_fd=folder, follow_symlinks=False), place)
             handle = os.open(name, os.O_RDONLY | _CALM, dir_fd=folder)
         with os.fdopen(handle, "rb") as file:
-            must_be_regular(os.fstat(handle), str(place))
+            must_be_regular(os.fstat(handle), place)
             yield file
 
-    def write(self, place: ProjectPath, data: bytes, *, known: Stamp | None = None) -> bool:
+    def write(self, place: str, data: bytes, *, known: Stamp | None = None) -> bool:
         """Write a file atomically. Missing folders are created. A replaced file keeps its mode. Return True if the file
         existed before.
 
         Raises OSError, and `errors.ToolError` if the file's state differs from `known`.
         """
-        real = self.root.joinpath(*place.parts)
-        if self.code.refuses(real):
+        if self.code.refuses(self.root / place):
             # Otherwise the gateway would run the changed code after its next start, outside the sandbox.
             told = f"{CLOSED}." if self.code.closed else f"{place} cannot be written: {OURS}."
             raise errors.ToolError(told)
-        for depth in range(1, len(place.parts)):
-            with (
-                self.parent(ProjectPath(place.parts[:depth])) as (folder, name),
-                contextlib.suppress(FileExistsError),
-            ):
+        for above in [*Path(place).parents][-2::-1]:
+            with self.parent(str(above)) as (folder, name), contextlib.suppress(FileExistsError):
                 os.mkdir(name, dir_fd=folder)
         with self.parent(place) as (folder, name):
             if (old := _facts(folder, name)) is not None:
-                must_be_regular(old, str(place))
+                must_be_regular(old, place)
             scratch = f".{secrets.token_hex(6)}.tmp"
             handle = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _CALM, 0o666, dir_fd=folder)
             try:
@@ -190,13 +179,13 @@ class Project:
             os.fsync(folder)
             return old is not None
 
-    def walk(self, place: ProjectPath, *, depth: int, most: int = VISITS) -> tuple[list[Entry], bool]:
+    def walk(self, place: str, *, depth: int, most: int = VISITS) -> tuple[list[Entry], bool]:
         """Return the entries of a folder, up to `depth` levels deep, and True if there are more than `most`. The entries are
         sorted by name; each folder precedes its content. Hidden and ignored entries are left out, and links are not followed.
         Raises OSError if the folder itself is unreadable.
         """
         words = ""
-        with contextlib.suppress(OSError, errors.ToolError), self.opened(ProjectPath((IGNORE_FILE,))) as file:
+        with contextlib.suppress(OSError, errors.ToolError), self.opened(IGNORE_FILE) as file:
             words = file.read(IGNORE_BYTES).decode("utf-8", "replace")
         ignored = path_matcher([*IGNORED, *words.splitlines()])
         entries, left, cut = list[Entry](), [(place, 1)], False
@@ -205,22 +194,20 @@ class Project:
             try:
                 found, cut = self._entries(here, ignored, most - len(entries))
             except OSError:
-                if here is place:
+                if level == 1:
                     raise
                 continue  # the file was removed or is unreadable
             entries += found
             if level < depth:
-                inner = [ProjectPath(tuple(one.path.split("/"))) for one in found if one.kind == "folder"]
+                inner = [one.path for one in found if one.kind == "folder"]
                 left += [(one, level + 1) for one in reversed(inner)]
         return entries, cut
 
-    def _entries(
-        self, place: ProjectPath, ignored: Callable[[str], bool], most: int
-    ) -> tuple[list[Entry], bool]:
+    def _entries(self, place: str, ignored: Callable[[str], bool], most: int) -> tuple[list[Entry], bool]:
         found: list[Entry] = []
         with self.folder(place) as handle, os.scandir(handle) as entries:
             for entry in itertools.islice(entries, most):
-                path = "/".join([*place.parts, entry.name])
+                path = entry.name if place == "." else f"{place}/{entry.name}"
                 if text.clean(path) != path or is_hidden(entry.name):
                     continue
                 one = Entry(path, *_kind(entry))

@@ -112,7 +112,7 @@ def _read(project: Project, path: str, most: int) -> tuple[str, str, bytes]:
         data = file.read(most)
         if stamp(os.fstat(file.fileno())) != before:
             raise errors.ToolError(f"Not delivered: {path} is being changed. Send again once it is whole.")
-    return place.parts[-1], str(place), data
+    return place.rpartition("/")[2], place, data
 
 
 _REFUSED: Mapping[type[errors.DeliveryFailed], str] = {

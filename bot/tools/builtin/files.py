@@ -16,7 +16,7 @@ from bot.contracts.tools import WRITES
 from bot.tools import context, result_limits
 from bot.tools.builtin import ToolPorts, tool
 from bot.tools.permissions import taint
-from bot.tools.project import Entry, ProjectPath, path_matcher, stamp
+from bot.tools.project import Entry, path_matcher, stamp
 from bot.tools.result_limits import fitting_rows
 
 ENTRIES = 500
@@ -44,8 +44,8 @@ Find = Callable[[str], int]
 """Function that returns the position of a match in a line; -1 if nothing matches."""
 
 
-def _touch(ports: ToolPorts, place: ProjectPath) -> None:
-    context.current().touched(ports.project.root.joinpath(*place.parts))
+def _touch(ports: ToolPorts, place: str) -> None:
+    context.current().touched(ports.project.root / place)
 
 
 def _report(ports: ToolPorts, *paths: str) -> None:
@@ -54,19 +54,17 @@ def _report(ports: ToolPorts, *paths: str) -> None:
         context.report_provenance(WORKSPACES | ports.guard.of(path, context.current().channel))
 
 
-def _raw(ports: ToolPorts, place: ProjectPath, most: int) -> tuple[bytes, os.stat_result]:
+def _raw(ports: ToolPorts, place: str, most: int) -> tuple[bytes, os.stat_result]:
     with ports.project.opened(place) as file:
         found = os.fstat(file.fileno())
         return file.read(most), found
 
 
-def _replace(
-    ports: ToolPorts, place: ProjectPath, data: bytes, known: tuple[int, int, int] | None = None
-) -> bool:
+def _replace(ports: ToolPorts, place: str, data: bytes, known: tuple[int, int, int] | None = None) -> bool:
     """Write a file and record the provenance of its text; return True if the file existed before."""
     turn = context.current()
     origin = taint.seen(turn.view())
-    with ports.guard.writing(str(place), origin, turn.channel, whole=known is None):
+    with ports.guard.writing(place, origin, turn.channel, whole=known is None):
         existed = ports.project.write(place, data, known=known)
     _touch(ports, place)
     return existed
@@ -77,7 +75,7 @@ def list_dir(
     ports: ToolPorts, *, path: str = ".", depth: Annotated[int, Field(ge=1, le=5, description="Levels.")] = 1
 ) -> str:
     place = ports.project.place(path)
-    _report(ports, str(place))
+    _report(ports, place)
     entries, cut = ports.project.walk(place, depth=depth)
     _touch(ports, place)
     rows, _ = fitting_rows(map(_row, entries), ROOM, ENTRIES)
@@ -105,7 +103,7 @@ def read_file(
     """Read one page of a file. The result names the offset of the next page."""
     place = ports.project.place(path)
     raw, found = _raw(ports, place, LARGEST)
-    _report(ports, str(place))
+    _report(ports, place)
     _touch(ports, place)
     if (kind := documents.binary_kind(raw[: documents.SNIFF])) is not None:
         raise errors.ToolError(f"{place} is a {kind} of {found.st_size} bytes. Only text can be read.")
@@ -150,9 +148,12 @@ def search_files(
     if pattern is None and glob is None:
         raise errors.ToolError("Give a pattern, a glob or both.")
     place, project = ports.project.place(path), ports.project
-    entries, late, depth = [Entry(str(place), "file")], False, 0
+    entries, late, depth = [Entry(place, "file")], False, 0
     if project.is_folder(place):
-        (entries, late), depth = project.walk(place, depth=LEVELS), len(place.parts)
+        (entries, late), depth = (
+            project.walk(place, depth=LEVELS),
+            0 if place == "." else place.count("/") + 1,
+        )
     find = _finder(pattern, regex=regex) if pattern is not None else None
     until, skipped, seen = ports.clock.monotonic() + SECONDS, 0, dict[str, None]()
 
@@ -180,7 +181,7 @@ def search_files(
 
 def _matches(ports: ToolPorts, path: str, find: Find) -> Iterator[str] | None:
     try:
-        raw, _ = _raw(ports, ProjectPath(tuple(path.split("/"))), EDITED + 1)
+        raw, _ = _raw(ports, path, EDITED + 1)
     except (OSError, errors.ToolError):
         return None  # the file was removed or is unreadable
     if len(raw) > EDITED or documents.binary_kind(raw[: documents.SNIFF]) is not None:

@@ -115,15 +115,21 @@ Condition = Callable[[Call, Subject, PolicyContext], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class ParsedRule:
+class Rule:
     text: str
-    tags: frozenset[str]
     tool: str
+    trusted: bool = False
     pattern: str | None = None
-    condition: str | None = None
+    conditions: Sequence[Condition] = ()
+
+    def compiled(self, name: str, outcome: Outcome, paths: Paths) -> Pattern:
+        """Return the pattern for the tool `name`. Raises `RuleMalformed` if the tool cannot have this pattern."""
+        if self.pattern is None:
+            return lambda _: True
+        return compile_pattern(name, self.pattern, paths, wide=outcome != "allow")
 
 
-def parse(rule: str) -> ParsedRule:
+def parse(rule: str) -> Rule:
     """Parse the text of a rule. Raises `RuleMalformed`."""
     if len(rule) > LONGEST or not rule.isprintable():
         raise RuleMalformed(f"one line of at most {LONGEST} characters", "shorten it")
@@ -138,13 +144,14 @@ def parse(rule: str) -> ParsedRule:
     if wrong := text.nearest(TRUSTED, named - {TRUSTED}):
         raise RuleMalformed(f"@{TRUSTED}:, or a label unlike it, not @{wrong}:", f"did you mean @{TRUSTED}:")
     if inside is None:
-        return ParsedRule(rule.strip(), named, tool)
+        return Rule(rule.strip(), tool, TRUSTED in named)
     pattern, comma, condition = inside.partition(",")
     if not pattern.strip() or (not comma and ")" in pattern):
         raise RuleMalformed("a pattern between the brackets", f"write {tool} alone, or {tool}(*)")
     if comma and not condition.strip():
         raise RuleMalformed("a condition after the comma", "write it, or remove the comma")
-    return ParsedRule(rule.strip(), named, tool, pattern.strip(), condition.strip() if comma else None)
+    conditions = [_condition(part.strip()) for part in _AND.split(condition.strip())] if comma else []
+    return Rule(rule.strip(), tool, TRUSTED in named, pattern.strip(), conditions)
 
 
 def _condition(words: str) -> Condition:
@@ -225,36 +232,13 @@ def _scalars(value: Any) -> Iterator[str]:
 # ------------------------------------------------------------ rules
 
 
-@dataclass(frozen=True, slots=True)
-class _Rule:
-    """A rule compiled for one tool."""
-
-    text: str
-    trusted: bool
-    pattern: Pattern | None
-    conditions: Sequence[Condition]
-
-    @classmethod
-    def of(cls, name: str, parsed: ParsedRule, outcome: Outcome, paths: Paths) -> _Rule:
-        pattern = None
-        if parsed.pattern is not None:
-            pattern = compile_pattern(name, parsed.pattern, paths, wide=outcome != "allow")
-        parts = _AND.split(parsed.condition) if parsed.condition is not None else []
-        return cls(parsed.text, TRUSTED in parsed.tags, pattern, [_condition(part.strip()) for part in parts])
-
-    def answer(self, call: Call, target: Target, subject: Subject, now: PolicyContext) -> Answer:
-        if not all(holds(call, subject, now) for holds in self.conditions):
-            return False
-        return self.pattern is None or self.pattern(target)
-
-
-def check(parsed: ParsedRule, outcome: Outcome, paths: Paths) -> None:
-    """Raise `RuleMalformed` if none of the tools that a rule names can have this rule."""
-    names = [name for name in CORE if "*" in parsed.tool and glob(parsed.tool)(name)]
+def check(rule: Rule, outcome: Outcome, paths: Paths) -> None:
+    """Raise `RuleMalformed` if none of the tools that a rule names can have its pattern."""
+    names = [name for name in CORE if "*" in rule.tool and glob(rule.tool)(name)]
     problems = list[RuleMalformed]()
-    for name in names or [parsed.tool]:
+    for name in names or [rule.tool]:
         try:
-            _Rule.of(name, parsed, outcome, paths)
+            rule.compiled(name, outcome, paths)
         except RuleMalformed as error:
             problems.append(error)
         else:
@@ -281,9 +265,9 @@ class Rules:
         self._code = code
         given: dict[Outcome, Iterable[str]] = {"deny": deny, "ask": ask, "allow": allow}
         self._rules = [(outcome, parse(text)) for outcome, texts in given.items() for text in texts]
-        for outcome, parsed in self._rules:
-            check(parsed, outcome, paths)
-        self._tools: dict[str, dict[Outcome, list[_Rule]]] = {}
+        for outcome, rule in self._rules:
+            check(rule, outcome, paths)
+        self._tools: dict[str, list[tuple[Outcome, Rule, Pattern]]] = {}
 
     def judge(self, call: Call, subjects: Sequence[Subject], now: PolicyContext) -> Decision:
         """Return the decision on a call. If several people caused the call, each is judged and the strictest decision counts."""
@@ -301,26 +285,34 @@ class Rules:
     def permits(self, call: Call, subject: Subject, now: PolicyContext) -> bool:
         """Return True if an allow rule matches. All other rules and the defaults are ignored."""
         target = target_of(call.tool, call.arguments, self._paths)
-        return any(rule.answer(call, target, subject, now) for rule in self._of(call.tool)["allow"])
+        return any(answer for _, answer in self._answers("allow", call, target, subject, now))
+
+    def _answers(
+        self, outcome: Outcome, call: Call, target: Target, subject: Subject, now: PolicyContext
+    ) -> Iterator[tuple[Rule, Answer]]:
+        for one, rule, pattern in self._of(call.tool):
+            if one == outcome and all(holds(call, subject, now) for holds in rule.conditions):
+                yield rule, pattern(target)
 
     def _judge(self, call: Call, target: Target, subject: Subject, now: PolicyContext) -> Decision:
-        tool = self._of(call.tool)
-        denials = {rule.text: rule.answer(call, target, subject, now) for rule in tool["deny"]}
-        if rule := next((text for text, answer in denials.items() if answer), None):
+        about = call, target, subject, now
+        denials = [(rule.text, answer) for rule, answer in self._answers("deny", *about)]
+        if rule := next((text for text, answer in denials if answer), None):
             return Decision("deny", "rule", "a rule of this installation forbids it", f"deny {rule}")
         if (closed := self._protected(call, target)) is not None:
             return Decision("deny", "protected", closed)
-        if rule := next((text for text, answer in denials.items() if answer is None), None):
+        if rule := next((text for text, answer in denials if answer is None), None):
             return asks("rule", "doubt", f"deny {rule}")
-        given = [rule for rule in tool["allow"] if rule.answer(call, target, subject, now)]
+        given = [rule for rule, answer in self._answers("allow", *about) if answer]
         # If one of the rules is marked `@trusted:`, it decides.
         best = next((rule for rule in given if rule.trusted), given[0] if given else None)
         if best is not None and not best.trusted and _followed(call, target):
             # The person cannot approve this alone, because the file will instruct everybody's agents and programs.
             return asks("default", "elsewhere", f"allow {best.text}")
-        for one in tool["ask"]:
-            if one.answer(call, target, subject, now) is not False:
-                return asks("rule", "rule", f"ask {one.text}", granted=bool(given))
+        if one := next(
+            (rule.text for rule, answer in self._answers("ask", *about) if answer is not False), None
+        ):
+            return asks("rule", "rule", f"ask {one}", granted=bool(given))
         return _default(call, now) if best is None else _allowed(call, best, now)
 
     def _protected(self, call: Call, target: Target) -> str | None:
@@ -342,19 +334,19 @@ class Rules:
             return OURS
         return None
 
-    def _of(self, name: str) -> dict[Outcome, list[_Rule]]:
+    def _of(self, name: str) -> list[tuple[Outcome, Rule, Pattern]]:
         if name not in self._tools:
-            tool = self._tools[name] = {"deny": [], "ask": [], "allow": []}
-            for outcome, parsed in self._rules:
+            tool = self._tools[name] = []
+            for outcome, rule in self._rules:
                 # Ignore case, because MCP servers choose the case of tool names and may change it.
-                if glob(folded(parsed.tool))(folded(name)):
+                if glob(folded(rule.tool))(folded(name)):
                     # If a rule names tools by a wildcard, the rule's pattern may be valid for only some of these tools.
                     with contextlib.suppress(RuleMalformed):
-                        tool[outcome].append(_Rule.of(name, parsed, outcome, self._paths))
+                        tool.append((outcome, rule, rule.compiled(name, outcome, self._paths)))
         return self._tools[name]
 
 
-def _allowed(call: Call, rule: _Rule, now: PolicyContext) -> Decision:
+def _allowed(call: Call, rule: Rule, now: PolicyContext) -> Decision:
     if not rule.trusted and taints(call, now):
         return asks("taint", "tainted", f"allow {rule.text}", granted=True, own=call.tool in OWN)
     reason = "a rule of this installation allows it"
