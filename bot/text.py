@@ -303,6 +303,37 @@ def preview(text: str, limit: int = 200) -> str:
     return head(folded, limit - 1) + "…"
 
 
+HIDING = frozenset({"Cc", "Cf", "Co", "Cs", "Cn", "Zl", "Zp"})
+"""Unicode categories of characters that are invisible or that change how other characters are shown."""
+_BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0")
+"""Characters of other categories that are invisible. Variation selectors are handled elsewhere."""
+
+
+def escaped(words: str) -> str:
+    """Return the text with escapes for invisible characters and for characters that reorder text."""
+    return "".join(sign if sign == "\n" or _shows(sign) else _escape(sign) for sign in words)
+
+
+def _shows(sign: str) -> bool:
+    if sign in _BLANK or "\ufe00" <= sign <= "\ufe0e" or "\U000e0100" <= sign <= "\U000e01ef":
+        return False
+    return unicodedata.category(sign) not in HIDING and (sign == " " or not sign.isspace())
+
+
+def _escape(sign: str) -> str:
+    return f"\\u{ord(sign):04x}" if ord(sign) < 0x10000 else f"\\U{ord(sign):08x}"
+
+
+def quoted(words: str) -> str:
+    """Return the text escaped for use inside backticks."""
+    return escaped(words).replace("`", "\\u0060")
+
+
+def named(name: str) -> str:
+    """Return a name that somebody chose, escaped and shortened for use inside backticks."""
+    return quoted(preview(name, 60))
+
+
 def shorten_middle(text: str, limit: int) -> str:
     """Return a text of at most `limit` characters. If it is too long, a note replaces its middle."""
     if len(text) <= limit:

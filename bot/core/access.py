@@ -18,7 +18,7 @@ from bot.contracts.channel import Channel, Manifest, MembershipAnswer
 from bot.contracts.environment import Log, Redact
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.messages import ABOUT, ONLY_TO, ArchiveLine, Command, Inbound, Quoted
-from bot.tools.permissions.display import named
+from bot.text import named
 from bot.words import Sentence, say, sentence
 
 ALIASES = {"clear": "new", "usage": "stats"}  # Maps each alias to the name of the command that it runs

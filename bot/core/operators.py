@@ -23,8 +23,8 @@ from bot.llm.models import LearnedFile
 from bot.llm.wrapper import RetryingModel
 from bot.periodic_jobs import PeriodicJob
 from bot.rss_monitor import LOOK_EVERY, RssMonitor
+from bot.text import named
 from bot.tools.mcp.servers import McpServers
-from bot.tools.permissions.display import named
 from bot.words import Sentence, say, sentence, speaking
 
 EVERY = 3_600.0

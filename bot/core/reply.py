@@ -29,7 +29,7 @@ from bot.llm import blocks
 from bot.markdown import parser
 from bot.tags import SEND, SILENT
 from bot.telemetry import redaction
-from bot.tools.permissions.display import named
+from bot.text import named
 from bot.words import say
 
 LONGEST_WAIT = 10.0

@@ -33,11 +33,11 @@ from bot.llm.costs import PriceTable
 from bot.llm.models import sent_manner
 from bot.llm.wrapper import ModelWrapper, reply_of, usage_object, words_of
 from bot.telemetry import task_scope
+from bot.text import escaped
 from bot.tools import context
 from bot.tools.context import TaskMode
 from bot.tools.dispatch import CallWrapper
 from bot.tools.permissions import taint
-from bot.tools.permissions.display import visible
 from bot.tools.permissions.rules import SCHEDULING
 from bot.words import say
 
@@ -605,7 +605,7 @@ class TaskApprovals:
     approvals: Approvals
 
     async def decide(self, *asked: Approval) -> Verdict:
-        label = visible(self.worker.label)
+        label = escaped(self.worker.label)
         with self.worker.waiting():
             verdict = await self.approvals.decide(*(replace(one, task=label) for one in asked))
         if verdict.ended == "steered":

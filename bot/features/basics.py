@@ -17,7 +17,7 @@ from bot.core.events import FactSet
 from bot.core.feature import UNKNOWN, Command, Done, Feature, Hooks, Runtime
 from bot.core.locales import near_zones, zone_named
 from bot.core.outgoing import examples
-from bot.tools.permissions.display import named, quoted
+from bot.text import named, quoted
 from bot.words import (
     CATALOGUES,
     DEFAULT,

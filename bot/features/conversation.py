@@ -26,9 +26,9 @@ from bot.core.feature import Command, Done, Feature, Hooks, Runtime
 from bot.llm import blocks
 from bot.llm.models import EFFORT, MODEL, ModelDeps, effort_of
 from bot.tags import SEND
+from bot.text import named
 from bot.tools.builtin.chat_send import chat_send
 from bot.tools.permissions import taint
-from bot.tools.permissions.display import named
 from bot.words import CATALOGUES, DEFAULT, paragraph, say, times
 
 QUICK = 10_000  # max milliseconds between two messages that form one conversation

@@ -17,7 +17,7 @@ from bot.core.chats import Fact, find_turn
 from bot.core.events import Event
 from bot.core.feature import Command, Done, Feature, Hooks, Runtime
 from bot.llm import blocks
-from bot.tools.permissions.display import named
+from bot.text import named
 from bot.words import CATALOGUES, DEFAULT, paragraph, say, times
 
 QUOTED = 200  # max characters that a receipt quotes from the person's message

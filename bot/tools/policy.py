@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import difflib
 import hashlib
 import json
 import os
@@ -29,7 +30,6 @@ from bot.tools import context
 from bot.tools.context import ToolExecutionContext
 from bot.tools.file_guard import FileGuard
 from bot.tools.permissions import taint
-from bot.tools.permissions.display import changed_lines, label, visible
 from bot.tools.permissions.patterns import ARGUMENTS, Paths
 from bot.tools.permissions.rules import (
     CORE,
@@ -44,6 +44,7 @@ from bot.tools.permissions.rules import (
 )
 from bot.tools.registry import Registry
 from bot.tools.skills import SkillAllowlist
+from bot.words import names, say
 
 LARGEST = 10_000_000
 """Max bytes that are read from a file that a call names or replaces."""
@@ -230,7 +231,7 @@ class Policy:
             granted=decision.granted,
             lasting=decision.lasting,
             own=decision.own,
-            about=visible(self.redact(about)),
+            about=text.escaped(self.redact(about)),
             script=self._script(runs, turn) if decision.lasting else "",
             **(_replaced(Path(place), asked) if asked.tool == "write_file" else {}),
         )
@@ -246,7 +247,7 @@ class Policy:
             raw = b"\n".join(file_access.read(path, LONGEST_SCRIPT) for path in paths)
         except OSError:
             return ""
-        return visible(self.redact(raw.decode(errors="replace"))) if len(raw) < LONGEST_SCRIPT else ""
+        return text.escaped(self.redact(raw.decode(errors="replace"))) if len(raw) < LONGEST_SCRIPT else ""
 
     def _place(self, asked: Call) -> str:
         kind, name = ARGUMENTS.get(asked.tool, ("", ""))
@@ -260,7 +261,9 @@ class Policy:
         argument is omitted if there is only one argument and it has one line.
         """
         values = {
-            name: visible(self.redact(one if isinstance(one, str) else json.dumps(one, ensure_ascii=False)))
+            name: text.escaped(
+                self.redact(one if isinstance(one, str) else json.dumps(one, ensure_ascii=False))
+            )
             for name, one in call.input.items()
         }
         if asked.tool in {"edit_file", "memory"} and (old := values.pop("old_str", "")):
@@ -268,14 +271,14 @@ class Policy:
         kind, name = ARGUMENTS.get(asked.tool, ("", ""))
         place = self._place(asked)
         if kind in {"path", "tree"} and place != f"{self._root}/{asked.arguments.get(name)}":
-            values["which_is"] = visible(self.redact(place.removeprefix(self._root + "/")))
+            values["which_is"] = text.escaped(self.redact(place.removeprefix(self._root + "/")))
         if asked.tool == "schedule_create" and not asked.arguments.get("timezone"):
             values["timezone"] = label("their_zone")
         if len(values) == 1 and asked.tool in ARGUMENTS and "\n" not in (only := next(iter(values.values()))):
             return only
         # Values are indented, so that no value can look like the name of an argument.
         return "\n".join(
-            f"{label(name) if asked.tool in CORE else visible(self.redact(name))}: {value}".replace(
+            f"{label(name) if asked.tool in CORE else text.escaped(self.redact(name))}: {value}".replace(
                 "\n", "\n  "
             )
             for name, value in values.items()
@@ -335,6 +338,50 @@ def fingerprint(tool: str, arguments: Mapping[str, Any], directory: str, *defini
     """
     whole = json.dumps([tool, arguments, directory, *definition], sort_keys=True, default=str)
     return hashlib.sha256(whole.encode()).hexdigest()
+
+
+# The code below writes a call as text for people. Placeholders in the text are translated when the text is shown.
+
+TAIL = 400
+"""Min characters that `shortened` keeps of the end of a text."""
+_MARK = "\ue000"
+"""Private-use character that marks placeholders in a text. `escaped` escapes it in all other text."""
+_LABEL = re.compile(f"{_MARK}([A-Za-z_]{{1,40}}){_MARK}")
+_LABELS = frozenset(names("fields"))
+_WHEN = re.compile(f"(?<={_MARK}when{_MARK}: ).+")
+_LEFT_OUT = re.compile(f"{_MARK}([0-9]{{1,12}}){_MARK}")
+
+
+def shortened(words: str, limit: int) -> str:
+    """Return visible text shortened to about `limit` characters. A placeholder says how much was omitted; `in_words`
+    translates it.
+    """
+    if len(words) <= limit:
+        return words
+    head = text.head(words, limit - TAIL)
+    tail = words[text.border_after(words, len(words) - TAIL) :]
+    missing = len(words) - len(head) - len(tail)
+    return f"{head}\n{_MARK}{missing}{_MARK}\n{tail}"
+
+
+def label(name: str) -> str:
+    """Return a placeholder for the name of a built-in tool's argument. `in_words` translates it."""
+    return f"{_MARK}{name}{_MARK}" if name in _LABELS else name
+
+
+def changed_lines(old: str, new: str, around: int = 10**6) -> str:
+    """Return a unified diff of two texts with `around` lines of context."""
+    lines = difflib.unified_diff(old.split("\n"), new.split("\n"), n=around, lineterm="")
+    return "\n".join([*lines][3:])
+
+
+def in_words(shown: str, times: Callable[[str], str] = str) -> str:
+    """Return the text in which words of the current language replace the placeholders of `shortened` and `label`.
+    `times` formats due times.
+    """
+    told = _WHEN.sub(lambda mark: times(mark[0]), shown)
+    labelled = _LABEL.sub(lambda mark: say(f"fields.{mark[1]}") if mark[1] in _LABELS else mark[1], told)
+    return _LEFT_OUT.sub(lambda mark: say("marks.left_out", count=int(mark[1])), labelled)
 
 
 # The code below finds the files that a command line names or runs. The code knows only a part of the shell's syntax: it finds

@@ -26,9 +26,9 @@ from bot.core.reply import shortened
 from bot.core.tasks import TaskEvent
 from bot.features.live.partial_markdown import beginning, has_begun
 from bot.telemetry import on_waiting_for_model
+from bot.text import named
 from bot.tools import context
 from bot.tools.dispatch import CallWrapper
-from bot.tools.permissions.display import named
 from bot.tools.permissions.patterns import ARGUMENTS
 from bot.tools.registry import Registry
 from bot.words import names, say

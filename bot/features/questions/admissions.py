@@ -22,7 +22,7 @@ from bot.core.chats import Fact
 from bot.core.feature import Done, Runtime
 from bot.core.operators import who_decided
 from bot.core.outgoing import Address, Question, examples
-from bot.tools.permissions.display import named
+from bot.text import named
 from bot.words import paragraph, say, speaking, times
 
 MOST = 20  # max requests sent to operators per day; `/allow` lists further requests too

@@ -36,9 +36,10 @@ from bot.core.outgoing import Address, LastingApproval, Question, is_shown_in
 from bot.features.questions import wording
 from bot.features.questions.admissions import Admissions, QuestionService
 from bot.features.questions.wording import SHORT, act, call_in_words, runs, that_hold
+from bot.text import named
 from bot.tools.context import Answer
 from bot.tools.context import Question as ToolQuestion
-from bot.tools.permissions.display import changed_lines, in_words, named
+from bot.tools.policy import changed_lines, in_words
 from bot.words import say, speaking, times
 
 GRANTED = "approval"  # kind of the `FactSet` events that store lasting approvals; keys are question ids

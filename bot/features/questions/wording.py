@@ -15,7 +15,8 @@ from bot.core import plans
 from bot.core.feature import Runtime
 from bot.core.operators import who_decided
 from bot.core.outgoing import SECONDS, Question
-from bot.tools.permissions.display import in_words, named, quoted, shortened
+from bot.text import named, quoted
+from bot.tools.policy import in_words, shortened
 from bot.words import paragraph, say, times
 
 SHOWN = 1_500

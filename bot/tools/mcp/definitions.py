@@ -20,7 +20,7 @@ import pydantic
 from bot import text
 from bot.contracts.base import Json
 from bot.contracts.tools import MCP, Effect, Pictured
-from bot.tools.permissions.display import HIDING
+from bot.text import HIDING
 from bot.tools.registry import ToolOffer
 
 LONGEST_NAME = 128

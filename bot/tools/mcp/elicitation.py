@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from bot import errors, text
 from bot.contracts.base import Json
 from bot.contracts.environment import Log
+from bot.text import escaped
 from bot.tools.context import Answer, Question, Questions, ToolExecutionContext, current, progress
 from bot.tools.mcp import definitions
-from bot.tools.permissions.display import visible
 from bot.words import reader, say, speaking
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ class Elicitations:
 
 
 def _literal(words: str, limit: int = 80) -> str:
-    return text.literal(visible(definitions.line(words, limit)))
+    return text.literal(escaped(definitions.line(words, limit)))
 
 
 def _default(one: Json) -> str:

@@ -10,9 +10,10 @@ from bot import errors
 from bot.contracts.base import Json
 from bot.contracts.messages import ANYBODYS, NOBODYS, Provenance
 from bot.testing.model import tool_use
+from bot.text import escaped
 from bot.tools import project
-from bot.tools.permissions.display import in_words, visible
 from bot.tools.permissions.protected_code import ProtectedCode
+from bot.tools.policy import in_words
 
 from .test_policy import Asks, Bench, said, step, told
 
@@ -77,5 +78,5 @@ async def test_no_value_looks_like_another_argument_to_who_approves(tmp_path: Pa
 
 
 def test_letters_that_show_nothing_are_written_out() -> None:
-    assert visible("a\u3164b\u115fc\ufe00d\u2800\U000e0101") == "a\\u3164b\\u115fc\\ufe00d\\u2800\\U000e0101"
-    assert visible("❤\ufe0f") == "❤\ufe0f", "an emoji is no hiding place"
+    assert escaped("a\u3164b\u115fc\ufe00d\u2800\U000e0101") == "a\\u3164b\\u115fc\\ufe00d\\u2800\\U000e0101"
+    assert escaped("❤\ufe0f") == "❤\ufe0f", "an emoji is no hiding place"

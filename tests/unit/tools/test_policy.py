@@ -36,12 +36,12 @@ from bot.system import read_link
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
 from bot.testing.model import tool_use
+from bot.text import escaped
 from bot.tools.context import ToolExecutionContext, tool_scope
 from bot.tools.dispatch import Dispatcher
-from bot.tools.permissions.display import in_words, shortened, visible
 from bot.tools.permissions.patterns import Paths
 from bot.tools.permissions.rules import Rules
-from bot.tools.policy import Policy
+from bot.tools.policy import Policy, in_words, shortened
 from bot.tools.registry import Registry
 from bot.words import speaking
 from tests.tool_calls import run_blocks
@@ -456,7 +456,7 @@ async def test_what_was_allowed_for_a_tool_of_a_server_is_bound_to_how_that_defi
 
 
 def test_signs_that_hide_something_are_written_out() -> None:
-    assert visible("a\u200bb\u2066\n\tc\U000e0041 漢字 é") == "a\\u200bb\\u2066\n\\u0009c\\U000e0041 漢字 é"
+    assert escaped("a\u200bb\u2066\n\tc\U000e0041 漢字 é") == "a\\u200bb\\u2066\n\\u0009c\\U000e0041 漢字 é"
 
 
 def test_what_is_left_out_is_said() -> None:
@@ -465,5 +465,5 @@ def test_what_is_left_out_is_said() -> None:
     assert "[… 1,009 characters are not shown here …]" in in_words(short)
     with speaking("zh"):
         assert "[… 此处省略 1,009 个字符 …]" in in_words(short)
-    assert visible("\ue0005\ue000") == "\\ue0005\\ue000", "nobody else writes the mark"
+    assert escaped("\ue0005\ue000") == "\\ue0005\\ue000", "nobody else writes the mark"
     assert shortened("x", 1_000) == "x"
