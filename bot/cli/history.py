@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -32,8 +32,10 @@ from bot.cli.project import archive, database, event_log, hint_of_folder
 from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey
 from bot.contracts.messages import ArchiveLine, HistoryQuery
-from bot.core import transcript as transcripts
+from bot.core import chat as life
+from bot.core import events
 from bot.core.archive_files import people_of
+from bot.core.events import Event
 from bot.core.usage import By, UsageSums, names_of_groups
 from bot.invocation import command
 from bot.system import SystemClock
@@ -116,7 +118,7 @@ def history(
 
 async def _transcript(root: Path, key: ChatKey) -> list[Json]:
     async with event_log(root) as log:
-        found = [] if log is None else list(transcripts.lines(key, await log.read(key)))
+        found = [] if log is None else list(transcript_lines(key, await log.read(key)))
     if not found:
         raise errors.NotFound(f"the model has received nothing in {key}")
     return found
@@ -235,3 +237,76 @@ def _show_totals(sums: UsageTotals) -> None:
     say(f"cost     {cost_of(sums)}")
     if sums.waits:
         say(f"answers  in {sums.wait(0.5):,} ms (p50), {sums.wait(0.99):,} ms (p99)")
+
+
+# ------------------------------------------------------------ transcripts
+
+VERSION = 4  # Version of the transcript's lines
+_FACTS: Mapping[type[events.EventData], tuple[str, Mapping[str, str]]] = {
+    events.Told: ("", {"sources": "sources"}),
+    events.Answered: (
+        "",
+        {
+            "stopReason": "stop_reason",
+            "model": "model",
+            "cut": "cut",
+            "usage": "usage",
+            "costUsd": "cost_usd",
+        },
+    ),
+    events.TurnStarted: ("turn_start", {}),
+    events.TurnEnded: ("turn_end", {"status": "end", "reason": "reason"}),
+    events.Injected: ("injection", {"messages": "messages", "ts": "times", "kept": "kept"}),
+    events.Masked: ("mask", {"reason": "reason", "results": "results"}),
+    events.Cut: ("boundary", {"reason": "reason", "dropped": "dropped", "head": "head"}),
+    events.SessionMoved: ("boundary", {"turns": "turns", "head": "head"}),
+    events.Expired: ("boundary", {}),
+    events.Removed: ("boundary", {"related": "related"}),
+}
+"""Type of the line of each event ("" if the message's line has the facts), and the fields of its data, keyed by name."""
+
+
+def transcript_lines(key: ChatKey, log: Iterable[Event]) -> Iterator[Json]:
+    """Yield one line for each API message and each change of the model's context. `log` must have all events of the chat."""
+    chat, parent, session = life.Chat(key), None, ""
+    context = chat.context
+    context.left = {}
+    named = dict[int, str]()
+    for event in log:
+        chat.apply(event)
+        data, named[event.seq] = event.data, event.id
+        if isinstance(data, events.SessionMoved):
+            session = data.session
+        elif not session or (isinstance(data, events.Cut) and data.reason == "new"):
+            session = event.id
+        said, fields = _FACTS.get(type(data), ("", {}))
+        facts: Json = {name: getattr(data, field) for name, field in fields.items()}
+        match data:
+            case events.Cut(dropped=tuple() as dropped):
+                facts["dropped"] = [named.get(seq, "") for seq in dropped]
+            case events.SessionMoved():
+                facts["reason"] = "fork" if data.forked_at else "resume"
+            case events.Expired() | events.Removed():
+                facts["reason"] = "retention" if isinstance(data, events.Expired) else "removal"
+        turn = context.running if context.running is not None else next(reversed(context.turns), None)
+        added = turn.entries[-1:] if turn is not None and turn.id == event.turn else ()
+        found: list[tuple[str, Json | None, Json]] = [
+            (one.message["role"], one.message, {} if said else facts) for one in added if one.seq == event.seq
+        ]
+        found += [(said, None, facts)] if said else []
+        for number, (kind, message, about) in enumerate(found):
+            name = event.id if not number else f"{event.id}-{number}"
+            line: dict[str, Any] = {
+                "v": VERSION,
+                "uuid": name,
+                "parentUuid": None if kind == "boundary" else parent,
+                "type": kind,
+                "ts": int(event.at * 1000),
+                "chatKey": str(key),
+                "sessionId": session,
+                "requestId": event.turn,
+                "message": message,
+                "data": {field: value for field, value in about.items() if value not in (None, "", ())},
+            }
+            yield {field: value for field, value in line.items() if value or field == "parentUuid"}
+            parent = name
