@@ -9,9 +9,10 @@ import asyncio
 import contextlib
 import json
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -34,8 +35,25 @@ SPAN = 2_000
 """Max number of events that are searched for a turn's answer. The search begins at the turn's first message."""
 PARTS = 20
 """Max number of an answer's parts that are shown."""
+_COUNT = "SELECT count(*) FROM events WHERE kind = 'waited' AND at >= ?"
+_SLOW = """SELECT waits.turn, waits.chat, waits.at, waits.data, said.data FROM events AS waits LEFT JOIN events AS said
+ON said.id = waits.turn WHERE waits.kind = 'waited' AND waits.at >= ? ORDER BY json_extract(waits.data, '$.ms') DESC LIMIT ? OFFSET ?"""
 _REQUEST = "SELECT chat, seq, data FROM events WHERE id = ? AND kind = 'received'"
 _ANSWER = "SELECT data FROM events WHERE chat = ? AND seq > ? AND seq < ? AND kind = 'queued' AND turn = ? ORDER BY seq LIMIT ?"
+
+
+@dataclass(frozen=True, slots=True)
+class TurnWait:
+    """A person's wait for an answer. It took `ms` milliseconds and ended at the time `at` (epoch seconds). `words` is the
+    person's message.
+    """
+
+    request: str
+    chat: str
+    at: float
+    person: str
+    words: str
+    ms: int
 
 
 class UsageSums:
@@ -51,21 +69,31 @@ class UsageSums:
         self, *, chat: str | None = None, channel: str = "", since: float = 0.0, until: float = math.inf
     ) -> UsageTotals:
         """Return the totals of one chat, of one channel, or of all chats."""
-        of, given = _source(chat, since, channel, until)
-        total = UsageTotals()
-        select = f"SELECT what, name, sum(count) FROM counts{of}{_WHERE} GROUP BY what, name"  # noqa: S608 - constants
+        return self._periods("hour * 0", *_source(chat, since, channel, until)).get(0, UsageTotals())
+
+    def series(self, hours: int, *, since: float) -> dict[int, UsageTotals]:
+        """Return the totals of each period of `hours` hours. The keys number the periods from 1970 (UTC)."""
+        return self._periods(f"hour / {hours}", *_source(None, since))
+
+    def _periods(self, period: str, of: str, given: Sequence[Any]) -> dict[int, UsageTotals]:
+        found = defaultdict[int, UsageTotals](UsageTotals)
+        select = (
+            f"SELECT {period}, what, name, sum(count) FROM counts{of}{_WHERE} GROUP BY {period}, what, name"  # noqa: S608 - constants
+        )
         with self._opened() as db:
-            for (model,), sums in _grouped(db, ["model"], given, of):
-                total.add(sums)
-                total.models[model] += sums.calls
-            for what, name, count in db.execute(select, given):
-                counts = {"error": total.errors, "rating": total.ratings}
+            for (at, model), sums in _grouped(db, [period, "model"], given, of):
+                found[at].add(sums)
+                found[at].models[model] += sums.calls
+            for at, what, name, count in db.execute(select, given):
+                sums = found[at]
+                counts = {"error": sums.errors, "rating": sums.ratings}
                 if what == "wait":
-                    total.waits[int(name)] += count
+                    sums.waits[int(name)] += count
                 elif what in counts:
                     counts[what][name] += count
-        total.models = +total.models
-        return total
+        for sums in found.values():
+            sums.models = +sums.models
+        return found
 
     def by(
         self,
@@ -108,6 +136,20 @@ class UsageSums:
         """Return the usage totals for each combination of chat, person and model since a time."""
         with self._opened() as db:
             return list(_grouped(db, ["chat", "person", "model"], _given(None, since)))
+
+    def slowest(self, since: float, offset: int, limit: int) -> tuple[list[TurnWait], int]:
+        """Return the waits that ended after `since`, and their total number. The longest wait comes first. `offset` and
+        `limit` select the page.
+        """
+        with self._opened() as db:
+            (total,) = db.execute(_COUNT, (since,)).fetchone()
+            rows = db.execute(_SLOW, (since, limit, offset)).fetchall()
+        found = list[TurnWait]()
+        for request, chat, at, waited, received in rows:
+            wait, said = json.loads(waited), _inbound(received)
+            person = f"{said['channel']}:{said['user_id']}" if said else ""
+            found.append(TurnWait(request, chat, at, person, str(said.get("text") or ""), wait["ms"]))
+        return found, total
 
     def words_of(self, request: str) -> tuple[str, str]:
         """Return the person's message and the answer of a turn. Each is "" if it is not in the log."""

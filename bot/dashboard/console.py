@@ -24,11 +24,11 @@ from bot.contracts.approvals import KINDS, Act, OpenLoop
 from bot.contracts.environment import Clock, Disk
 from bot.contracts.identity import ChatKey
 from bot.contracts.messages import HistoryQuery
-from bot.core.archive_files import ChatStore, people_of
+from bot.core.archive_files import ChatStore, names_of, people_of
 from bot.core.usage import By, UsageSums, names_of_groups
 from bot.dashboard.metrics import Figures
 from bot.telemetry.log_reader import CauseCounts, steps_of, turn_lines
-from bot.telemetry.usage import Line, details_of, epoch_ms, total_of
+from bot.telemetry.usage import Line, UsageTotals, details_of, epoch_ms, total_of
 from bot.tools.context import ChatQuery, RecallQuery, Recalls
 from bot.words import DEFAULT, best_language, say, speaking
 
@@ -56,6 +56,8 @@ COUNT_SECONDS = 0.3
 """Max seconds that the errors page waits until errors are counted. Counting may take longer, because the first count reads the
 whole log.
 """
+SPANS = {"day": (1, 24), "month": (24, 30)}
+"""Spans of time that a chart can show, as (hours of a period, number of periods)."""
 STEPS = 500
 """Max steps that are shown of a turn."""
 LONGEST = 4_000
@@ -126,6 +128,8 @@ class Console:
             ("/conversations/{chat}", "conversation", self._conversation),
             ("/turns/{request}", "turn", self._turn),
             ("/costs", "costs", self._costs),
+            ("/charts", "charts", self._charts),
+            ("/slow", "slow", self._slow),
             ("/errors", "errors", self._errors),
             ("/waiting", "waiting", self._waiting),
             ("/configuration", "configuration", self._configuration),
@@ -243,9 +247,43 @@ class Console:
             "answer": answer,
             "waited": waited.get("waitedMs"),
             "steps": steps[:STEPS],
+            "total": max([1.0, *(one.end for one in steps)]),
             "more": max(0, len(steps) - STEPS),
             "usage": total_of(lines),
         }
+
+    async def _charts(self, request: web.Request) -> Found:
+        """Return the values of each period (UTC) of a span that ends now, oldest first."""
+        span = "month" if request.query.get("span") == "month" else "day"
+        hours, count = SPANS[span]
+        last = int(self.clock.now() // (3_600 * hours))
+        numbers = range(last - count + 1, last + 1)
+        sums = await asyncio.to_thread(self.usage.series, hours, since=numbers[0] * 3_600 * hours)
+        periods = [
+            (
+                f"{datetime.fromtimestamp(number * 3_600 * hours, UTC):%Y-%m-%d %H:%M}"[
+                    : -6 if hours > 1 else None
+                ],
+                one,
+            )
+            for number in numbers
+            for one in [sums.get(number, UsageTotals())]
+        ]
+        series = {
+            "turns": [one.turns for _, one in periods],
+            "failed_turns": [one.failed for _, one in periods],
+            "cost": [one.cost for _, one in periods],
+            "p50": [one.wait(0.5) for _, one in periods],
+            "p99": [one.wait(0.99) for _, one in periods],
+            "failed_calls": [one.errors.total() for _, one in periods],
+        }
+        return {"span": span, "labels": [label for label, _ in periods], "series": series}
+
+    async def _slow(self, request: web.Request) -> Found:
+        days = _period(request)
+        turns, total = await asyncio.to_thread(self.usage.slowest, self._since(days), _offset(request), ROWS)
+        names = await names_of(self.archive, {one.person: one.chat for one in turns})
+        return {"turns": turns, "names": names, "rows": total, "asked": {"days": days}}
 
     async def _costs(self, request: web.Request) -> Found:
         by: By = next((one for one in get_args(By) if one == request.query.get("by")), "day")
@@ -417,6 +455,7 @@ def _environment(clock: Clock) -> jinja2.Environment:
         "number": "{:,.0f}".format,
         "size": lambda value: say("dashboard.unknown") if value is None else text.byte_count(value),
         "cost": _cost,
+        "first_words": lambda words: text.preview(words, 80),
         "dollars": lambda usage: _cost(usage.cost),
         "share": lambda value: "" if value is None else f"{value:.0%}",
         "short": _short,

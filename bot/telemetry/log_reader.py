@@ -178,12 +178,12 @@ SHOWN = (
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A step of a turn. `begin` is in milliseconds since the turn's first log line, `duration` in milliseconds."""
+    """A step of a turn. `end` is in milliseconds since the turn's first log line, `duration` in milliseconds."""
 
     kind: str
     level: str
     words: str
-    begin: float
+    end: float
     duration: float | None
     usage: UsageTotals
 

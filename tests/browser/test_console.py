@@ -25,6 +25,9 @@ PATHS = (
     "/costs",
     "/costs?by=chat",
     "/costs?by=person",
+    "/charts",
+    "/charts?span=month",
+    "/slow",
     "/errors?level=warn",
     "/waiting",
     "/configuration",
@@ -113,7 +116,7 @@ async def test_every_page_fits_in_both_languages_and_what_others_wrote_stays_wor
     assert await browser.run(MADE) == 0
     assert await browser.run(GROUND) == "rgb(15, 23, 28)"
     await browser.press(".said li a")
-    await browser.until("return document.querySelector('h2 ~ table') && document.readyState === 'complete'")
+    await browser.until("return document.querySelector('.waterfall') && document.readyState === 'complete'")
     assert await browser.run(WIDE)
     await browser.scheme("light")
     assert await browser.run(GROUND) == "rgb(243, 246, 248)"

@@ -500,15 +500,15 @@ async def test_a_turn_is_shown_as_what_was_said_and_its_steps(tmp_path: Path, sh
     assert "Waited 4,600 ms" in shown
     steps = [
         "turn_start 0 ms",
-        "llm_response model=m error=Overloaded 200 ms 100 ms",
+        "llm_response model=m error=Overloaded 100 ms 100 ms",
         "llm_retry error=Overloaded 200 ms",
         "task task=T 1,500 ms",
-        "tool_result tool=run task=T 1,650 ms 50 ms",
-        "llm_response model=n task=T 1,850 ms 200 ms $0.2500",
-        "tool_result tool=task 1,900 ms 400 ms",
+        "tool_result tool=run task=T 1,600 ms 50 ms",
+        "llm_response model=n task=T 1,650 ms 200 ms $0.2500",
+        "tool_result tool=task 1,500 ms 400 ms",
         "approval tool=write 2,000 ms",
         "approval 4,000 ms",
-        "delivery 4,100 ms 40 ms",
+        "delivery 4,060 ms 40 ms",
         "answer_shown 4,100 ms",
     ]
     assert " ".join(steps) in shown
@@ -517,3 +517,59 @@ async def test_a_turn_is_shown_as_what_was_said_and_its_steps(tmp_path: Path, sh
     shown = words(await show(console, f"/turns/{request}"))
     assert "Weather telegram:chat:1" in shown
     assert f"The turn failed LlmRefused: {SAFE}" in shown
+
+
+async def test_slow_turns_are_listed_by_the_longest_wait_of_a_period(tmp_path: Path, show: Show) -> None:
+    now = SystemClock().now()
+
+    def waited(words: str, ms: int, at: float, **parts: int) -> list[usage_rows.Row]:
+        inbound = {"channel": "telegram", "user_id": "1", "text": words}
+        shown = {"ms": ms, "rounded": ms, "parts": parts}
+        return [(str(KEY), "received", at, {"inbound": inbound}), (str(KEY), "waited", at, shown)]
+
+    rows = [
+        *waited("quick", 300, now, model=200),
+        *waited("queued", 90_000, now, queue=80_000, model=9_000, tools=900),
+        *waited(EVIL, 4_000, now, tools=3_000, model=1_000),
+        *waited("long ago", 500_000, now - 8 * 86_400, delivery=400_000),
+    ]
+    usage_rows.write(tmp_path, rows)
+    console = pages.console(tmp_path)
+    week, ever = [words(await show(console, f"/slow?days={days}")) for days in ("7", "all")]
+    assert re.search(r"queued telegram:1 .{,9} ago 90.0 s .*<script>.* 4,000 ms quick", week)
+    assert "long ago" not in week
+    assert re.search("long ago .* 500.0 s queued", ever)
+
+
+@pytest.mark.parametrize(("span", "periods"), [("day", 24), ("month", 30)])
+async def test_charts_of_a_day_and_a_month_have_a_title_for_each_point_and_a_table(
+    tmp_path: Path, show: Show, span: str, periods: int
+) -> None:
+    now = SystemClock().now()
+    before = now - 3_600 * (2 if span == "day" else 48)
+    chat = "telegram:chat:1"
+    usage_rows.write(
+        tmp_path,
+        [
+            usage_rows.used(chat, now, cost=1.5),
+            usage_rows.used(chat, before, cost=0.25, error="Overloaded"),
+            *[
+                (chat, "waited", now, {"ms": ms, "rounded": ms, "parts": {"model": ms // 2}})
+                for ms in (900, 2_000)
+            ],
+            (chat, "waited", before, {"ms": 30_000, "rounded": 30_000}),
+        ],
+    )
+    page = await show(pages.console(tmp_path), f"/charts?span={span}")
+    assert "style=" not in page
+    assert "<script" not in page
+    assert page.count('role="img"') == 4, "there were no turns, and no failed ones"
+    titles = [" ".join(one.split()) for one in re.findall("<title>([^<]*: [^<]*)</title>", page)]
+    assert [one.rpartition(": ")[2] for one in titles] == [
+        *("$0.2500", "$1.50", "30.0 s", "900 ms", "30.0 s", "2,000 ms", "1")
+    ]
+    table = words(page).partition("Values as a table")[2]
+    assert "UTC" in words(page)
+    assert table.count(" 0 0 $0.00 0") == periods - 2
+    assert "0 0 $1.50 900 ms 2,000 ms 0" in table
+    assert "0 0 $0.2500 30.0 s 30.0 s 1" in table
