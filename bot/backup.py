@@ -26,10 +26,9 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
 from bot import errors, instance, invocation, text
-from bot.access_list import FILE as ACCESS
-from bot.access_list import AccessList
 from bot.contracts.base import Json
 from bot.contracts.environment import Clock, Disk
+from bot.core.access import ACCESS_FILE, AccessList
 from bot.core.event_log import CURSOR, FACT, FORGET, RESTORED
 from bot.core.sqlite_log import FILE as LOG
 from bot.core.sqlite_log import SCHEMA, damage
@@ -246,7 +245,7 @@ def _prepare_log(source: Path, scratch: Path, disk: Disk, *, moved: bool, databa
 
 
 def _rights(folder: Path, disk: Disk) -> list[str]:
-    lists = AccessList(folder / ACCESS, disk, SystemClock())
+    lists = AccessList(folder / ACCESS_FILE, disk, SystemClock())
     found = [f"operator: {one}" for one in sorted(lists.operators())]
     found += [f"everybody on {channel} may talk to it: *" for channel in lists.open_channels()]
     for path in sorted(path for path in (folder / "instructions").rglob("*") if path.is_file()):

@@ -17,15 +17,13 @@ from zoneinfo import ZoneInfo
 
 from bot import config, configuration, discovery, http_server
 from bot import llm as language_model
-from bot.access_list import FILE as ACCESS_FILE
-from bot.access_list import AccessList, Operators
 from bot.contracts.channel import ChannelDeps
 from bot.contracts.environment import Log
 from bot.contracts.identity import UserRef
 from bot.contracts.messages import Inbound
 from bot.contracts.model import Model
 from bot.core import feature
-from bot.core.access import Access, Memberships
+from bot.core.access import ACCESS_FILE, Access, AccessList, Memberships, Operators
 from bot.core.archive_files import ChatStore
 from bot.core.attachments import FileReader, OutgoingFiles
 from bot.core.chat import Chat, Phase
@@ -36,7 +34,7 @@ from bot.core.feature import Door, Runtime
 from bot.core.fit import AgentDeps
 from bot.core.intake import Intake as CoreIntake
 from bot.core.locales import Locales
-from bot.core.operators import Maintenance, OperatorAlerts
+from bot.core.operators import ChannelWatchdog, Maintenance, OperatorAlerts
 from bot.core.outbox import Outbox, RateLimiter
 from bot.core.prompt import InstructionFiles, Prompts, operator_files
 from bot.core.reply import ChatReply
@@ -47,7 +45,6 @@ from bot.core.usage import UsageRecorder, UsageSums
 from bot.dashboard.console import ActiveChat, Console, PartHealth
 from bot.dashboard.metrics import Figures, Metrics
 from bot.dashboard.server import Dashboard
-from bot.disk_reserve import DiskReserve
 from bot.http_server import Connections
 from bot.importing import import_ship
 from bot.llm.costs import BudgetedModel, Spending
@@ -60,7 +57,7 @@ from bot.llm.wrapper import (
     SystemRoleModel,
     reply_of,
 )
-from bot.rss_monitor import RssMonitor
+from bot.resources import DiskReserve, RssMonitor
 from bot.storage.artifacts import ArtifactStore
 from bot.storage.notes import NoteStore
 from bot.system import read_link
@@ -77,7 +74,6 @@ from bot.tools.policy import Policy
 from bot.tools.project import Project
 from bot.tools.registry import Registry
 from bot.tools.skills import SkillAllowlist, SkillFolder
-from bot.watchdog import ChannelWatchdog
 
 
 class Gateway:

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import get_args
 
 from bot import config, discovery, errors
-from bot.access_list import FILE, AccessList
 from bot.config.document import finding, shown
 from bot.config.ship_file import ShipFile
 from bot.contracts.channel import Manifest
 from bot.contracts.tools import MCP
+from bot.core.access import ACCESS_FILE, AccessList
 from bot.core.prompt import AGENT_FILE, operator_files
 from bot.invocation import command
 from bot.llm.costs import AS_OF, Price, PriceTable
@@ -102,7 +102,7 @@ def _warnings(settings: config.Settings, manifests: Mapping[str, Manifest]) -> I
 def _empty(settings: config.Settings, manifests: Mapping[str, Manifest]) -> Iterator[str]:
     """Yield a warning for each channel in which nobody has access to the bot."""
     try:
-        lists = AccessList(settings.home / FILE, SystemDisk(), SystemClock())
+        lists = AccessList(settings.home / ACCESS_FILE, SystemDisk(), SystemClock())
     except errors.ConfigError:
         return  # the start of the gateway reports an unreadable list
     operators = {one.channel for one in settings.operators | lists.operators()}

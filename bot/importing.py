@@ -22,7 +22,6 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from bot import ulids
 from bot.contracts.approvals import Approval, QuestionButtons, Verdict
 from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey, UserRef
@@ -36,7 +35,7 @@ from bot.core.outgoing import LastingApproval
 from bot.core.removal import SENDS
 from bot.core.sqlite_log import SCHEMA
 from bot.storage import file_names
-from bot.system import SystemDisk
+from bot.system import SystemDisk, ulid_of
 
 LOG, NEW, JOURNAL = "shipmate.db", "shipmate.db.importing", "journal.db"
 BACKUP = "before-0.2"  # Folder in `.ship` to which the files of version 0.1 are moved
@@ -198,7 +197,7 @@ class _OldShip:
                 once.setdefault((one.made_from, one.data.kind), one)
             found[chat] = [
                 Event(
-                    ulid_of(one.at, f"{chat}\n{one.made_from}\n{one.data.kind}"),
+                    fixed_ulid(one.at, f"{chat}\n{one.made_from}\n{one.data.kind}"),
                     *(chat, one.at, one.data, one.turn, one.person, number),
                 )
                 for number, one in enumerate(once.values(), 1)
@@ -456,10 +455,10 @@ class _OldShip:
             yield _Fact(0.0, events.FactSet(of, key, value), f"{of} {key}")
 
 
-def ulid_of(at: float, words: str) -> str:
+def fixed_ulid(at: float, words: str) -> str:
     """Return an id that depends only on the arguments. A second import therefore makes the same ids."""
     digest = int.from_bytes(hashlib.sha256(words.encode("utf-8", "replace")).digest()[:10])
-    return ulids.written(int(at * 1000) << 80 | digest)
+    return ulid_of(int(at * 1000) << 80 | digest)
 
 
 def _read(raws: Sequence[bytes]) -> Iterator[tuple[bytes, Json]]:
@@ -478,7 +477,7 @@ def _read(raws: Sequence[bytes]) -> Iterator[tuple[bytes, Json]]:
 
 def _said(chat: ChatKey, line: Json, meta: Json, raw: bytes) -> Iterator[_Fact]:
     at, made_from = line["ts"] / 1000, raw.decode("utf-8", "replace")
-    name = str(meta.get("requestId") or ulid_of(at, made_from))
+    name = str(meta.get("requestId") or fixed_ulid(at, made_from))
     inbound = Inbound(
         request_id=name,
         channel=line["channel"],
@@ -499,7 +498,7 @@ def _said(chat: ChatKey, line: Json, meta: Json, raw: bytes) -> Iterator[_Fact]:
 
 def _answered(line: Json, meta: Json, raw: bytes) -> Iterator[_Fact]:
     at, made_from = line["ts"] / 1000, raw.decode("utf-8", "replace")
-    row, turn = (meta.get("outboxIds") or [ulid_of(at, made_from)])[0], meta.get("requestId")
+    row, turn = (meta.get("outboxIds") or [fixed_ulid(at, made_from)])[0], meta.get("requestId")
     yield _Fact(
         at,
         events.Queued(row, {}, line["text"], channel=line["channel"], chat_id=line["chatId"]),

@@ -23,13 +23,12 @@ from pathlib import Path
 from typing import Any
 
 from bot import errors, instance, telemetry
-from bot.access_list import FILE as ACCESS_FILE
-from bot.access_list import AccessList
 from bot.contracts.base import Json
 from bot.contracts.environment import Clock, Disk, Ids, Log
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.log_kinds import TEXTS
 from bot.core import events, sqlite_log
+from bot.core.access import ACCESS_FILE, AccessList
 from bot.core.archive_files import ArchiveFiles
 from bot.core.event_log import Session
 from bot.core.events import Event, EventData

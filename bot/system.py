@@ -7,6 +7,7 @@ import contextlib
 import io
 import os
 import random
+import re
 import secrets
 import threading
 import time
@@ -14,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from bot import file_access, ulids
+from bot import file_access
 from bot.contracts.environment import Clock
 
 _BOOTTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
@@ -50,6 +51,32 @@ class JumpSafeClock:
         return min(self._clock.now(), self._began + self._clock.monotonic())
 
 
+ULID_DIGITS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+ULID = re.compile(rf"[{ULID_DIGITS}]{{26}}")
+_PAIRS = [high + low for high in ULID_DIGITS for low in ULID_DIGITS]
+
+
+def ulid_of(number: int) -> str:
+    """Return the ULID (github.com/ulid/spec) of a number: 48 bits of milliseconds and 80 random bits."""
+    return "".join([_PAIRS[number >> shift & 1023] for shift in range(120, -1, -10)])
+
+
+def ulid_number(digits: str) -> int | None:
+    """Return the number of a ULID, or of the beginning of a ULID; None if the text has other characters."""
+    number = 0
+    for digit in digits:
+        value = ULID_DIGITS.find(digit)
+        if value < 0:
+            return None
+        number = number << 5 | value
+    return number
+
+
+def ulid_time(ulid: str) -> float:
+    """Return the creation time of a ULID in epoch seconds; 0.0 if the text is not a ULID."""
+    return (ulid_number(ulid[:10]) or 0) / 1000
+
+
 def _secure_numbers() -> Iterator[int]:
     """Yield random numbers of 80 bits. Many are drawn at once, because each system call lets other threads run first."""
     while True:
@@ -68,7 +95,7 @@ class UlidSource:
         self._lock = threading.Lock()
 
     def after(self, ulid: str) -> None:
-        number = ulids.number_of(ulid)
+        number = ulid_number(ulid)
         if number is None:
             return  # not a ULID
         with self._lock:
@@ -79,7 +106,7 @@ class UlidSource:
             fresh = int(self._clock.now() * 1000) << 80 | next(self._numbers)
             # Ids must grow even if the clock stops or is set back.
             self._last = number = max(fresh, self._last + 1)
-        return ulids.written(number)
+        return ulid_of(number)
 
 
 def read_link(path: str) -> str | None:

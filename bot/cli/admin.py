@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bot import config, errors, instance, text
-from bot.access_list import AccessList
 from bot.cli.common import (
     HOME,
     AsJson,
@@ -31,6 +30,7 @@ from bot.cli.common import (
 from bot.cli.project import access_list, changing, database, hint_of_folder, manifest_of, must_lead, refresh
 from bot.contracts.environment import Disk
 from bot.contracts.identity import UserRef
+from bot.core.access import AccessList
 from bot.invocation import command
 from bot.system import SystemClock, SystemDisk, UlidSource
 

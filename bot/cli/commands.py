@@ -165,9 +165,9 @@ def _unexpected(kind: type[BaseException], error: BaseException, trace: Tracebac
 def run(root: Dir = Here, defaults: Defaults = False) -> None:
     gc.disable()  # during the imports, garbage collection would take a seventh of the start time
     import bot.app
-    import bot.rss_monitor
+    import bot.resources
 
-    bot.rss_monitor.one_heap()
+    bot.resources.one_heap()
     raise typer.Exit(asyncio.run(bot.app.run(root, defaults=defaults)))
 
 

@@ -21,8 +21,8 @@ from bot.config import Settings, tokens_in_use
 from bot.contracts.channel import Finding, Verdict
 from bot.contracts.model import Model
 from bot.core import sqlite_log
-from bot.disk_reserve import space_of
 from bot.invocation import version_of
+from bot.resources import space_of
 from bot.system import SystemClock
 from bot.telemetry import LogRedactor
 from bot.tools.context import Answer, Question

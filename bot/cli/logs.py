@@ -175,6 +175,4 @@ def _show_steps(lines: list[Line]) -> None:
         tokens = f"{usage.prompt:,}→{usage.tokens['outputTokens']:,}" if usage.prompt else ""
         cost = ("unknown" if usage.unpriced else f"${usage.cost:.4f}") if usage.prompt else ""
         share = "" if usage.cached is None else f"{usage.cached:.0%}"
-        say(
-            f"{one.end / 1000:>+11.3f} {took:>9} {tokens:>15} {share:>5} {cost:>9}  {one.kind}: {one.words}"
-        )
+        say(f"{one.end / 1000:>+11.3f} {took:>9} {tokens:>15} {share:>5} {cost:>9}  {one.kind}: {one.words}")

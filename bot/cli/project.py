@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from bot import config, errors, instance
-from bot.access_list import FILE, AccessList
 from bot.cli.common import HOME, StderrLog, complain
 from bot.config import Settings
 from bot.contracts.channel import Manifest
 from bot.contracts.environment import Disk
 from bot.contracts.identity import UserRef
 from bot.contracts.model import Model
+from bot.core.access import ACCESS_FILE, AccessList
 from bot.system import SystemClock, SystemDisk, UlidSource
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def archive(root: Path) -> ChatStore:
 def access_list(root: Path) -> AccessList:
     """Return the access list of a folder. Raises `errors.ConfigError` if the list cannot be read."""
     config.must_be_folder(root / HOME)
-    return AccessList(root / HOME / FILE, SystemDisk(), SystemClock())
+    return AccessList(root / HOME / ACCESS_FILE, SystemDisk(), SystemClock())
 
 
 def named_operators(settings: Settings) -> list[UserRef]:

@@ -20,7 +20,7 @@ from typing import Annotated, Any
 
 import typer
 
-from bot import configuration, errors, tags, ulids
+from bot import configuration, errors, tags
 from bot.cli.common import (
     HOME,
     AsJson,
@@ -48,7 +48,7 @@ from bot.features.replay import FILE, REDACTED, TROUBLE, RecordedRequest, Record
 from bot.llm import blocks
 from bot.llm.wrapper import reply_of, spent
 from bot.storage.artifacts import ArtifactStore
-from bot.system import SystemClock, SystemDisk, UlidSource
+from bot.system import ULID, SystemClock, SystemDisk, UlidSource
 from bot.telemetry import JsonlLog, LogRedactor, Redactor, turn_scope
 from bot.telemetry.usage import TOKENS
 from bot.tools.builtin.chat_send import chat_send, promises_more
@@ -113,7 +113,7 @@ def find(root: Path, asked: str) -> tuple[str, list[RecordedRequest]]:
     `errors.NotFound` and `errors.StorageError`.
     """
     path = root / HOME / FILE
-    turn = asyncio.run(find_logged(root, asked))[0] if ulids.FORM.fullmatch(asked) else asked
+    turn = asyncio.run(find_logged(root, asked))[0] if ULID.fullmatch(asked) else asked
     if path.is_file():
         with (
             errors.as_storage_error("the recorded requests cannot be read", *TROUBLE),

@@ -15,7 +15,7 @@ import unicodedata
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from bot import documents, errors, text, ulids
+from bot import documents, errors, text
 from bot.contracts.messages import REFUSED, Attachment, Inbound, OutgoingFile, SeenFile
 from bot.contracts.model import ShownFile
 from bot.core.chats import Chats
@@ -24,7 +24,8 @@ from bot.core.services import Services
 from bot.documents import LARGEST, FileType
 from bot.llm.transcription import HttpTranscriber
 from bot.picture_head import picture_of
-from bot.rss_monitor import RssMonitor
+from bot.resources import RssMonitor
+from bot.system import ulid_of
 from bot.words import paragraph, say
 
 STEP = "attachment"  # Value of `tool` in the metadata of artifacts that hold attached files
@@ -233,7 +234,7 @@ def artifact_id(request_id: str, at: int, attachment: Attachment, kind: str = ""
     named = f"{request_id} {at} {attachment.ref}{kind and ' '}{kind}"
     digest = hashlib.sha256(named.encode()).digest()
     # The first ten characters of a ULID are its time.
-    return request_id[:10] + ulids.written(int.from_bytes(digest[:10]))[10:]
+    return request_id[:10] + ulid_of(int.from_bytes(digest[:10]))[10:]
 
 
 # ------------------------------------------------------------ sentences for people

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from bot import config
-from bot.access_list import AccessList, Operators
 from bot.contracts.channel import Channel, Manifest
 from bot.contracts.environment import Clock, Disk, Ids
+from bot.core.access import AccessList, Operators
 from bot.core.event_log import EventLog
 from bot.storage.artifacts import ArtifactStore
 from bot.storage.notes import NoteStore

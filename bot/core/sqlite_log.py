@@ -16,7 +16,7 @@ from bot.contracts.environment import Clock
 from bot.contracts.environment import Log as OperatorLog
 from bot.contracts.identity import ChatKey
 from bot.core.event_log import CONTENT, CURSOR, FACT, Alert, EventLog, Session
-from bot.disk_reserve import FULL, DiskReserve
+from bot.resources import FULL, DiskReserve
 
 FILE = "shipmate.db"
 NO_ROOM = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE})

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
-from bot import errors, tags, text, ulids
+from bot import errors, tags, text
 from bot.contracts.base import Json, Message
 from bot.contracts.messages import (
     ANYBODYS,
@@ -31,6 +31,7 @@ from bot.core.quotes import SOURCES
 from bot.core.removal import REMOVED
 from bot.llm import blocks
 from bot.storage.notes import SESSION, MemoryOwner
+from bot.system import ULID
 from bot.tools.builtin.memory import CHAT, ME, origin_of
 from bot.tools.permissions import taint
 from bot.words import UTC as UTC_NAME
@@ -277,7 +278,7 @@ def pointers(message: Message) -> Iterator[tuple[str, int]]:
             artifact = row.get("artifact")
             if artifact is None:
                 continue
-            if not isinstance(artifact, str) or ulids.FORM.fullmatch(artifact) is None:
+            if not isinstance(artifact, str) or ULID.fullmatch(artifact) is None:
                 # Old messages have no nonce, so a person may have written this row. Do not trust it or the rows after it.
                 break
             yield artifact, int(row["lines"]) if isinstance(row.get("lines"), int) else 0

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 
-from bot import errors, ulids
+from bot import errors
 from bot.contracts.base import Json, Role
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.messages import Inbound
@@ -23,7 +23,7 @@ from bot.core.feature import Command, Done, Feature, Hooks, Runtime
 from bot.core.removal import Gone, blanked
 from bot.storage import file_names, jsonl
 from bot.storage.notes import MemoryOwner
-from bot.system import JumpSafeClock
+from bot.system import ULID, JumpSafeClock, ulid_time
 from bot.words import say
 
 LAST = "last"
@@ -254,8 +254,8 @@ class Retention:
             home / name / file
             for home in self._of_page
             for file in disk.names(home / name)
-            if file.endswith(_FILE) and ulids.FORM.fullmatch(stem := file.partition(".")[0])
-            if ulids.made_at(stem) * 1000 < before
+            if file.endswith(_FILE) and ULID.fullmatch(stem := file.partition(".")[0])
+            if ulid_time(stem) * 1000 < before
         ]
         for path in old:
             disk.remove(path)

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import regex
 
-from bot import errors, text, ulids
+from bot import errors, text
 from bot.contracts.base import Json
 from bot.contracts.environment import Clock, Disk, Ids, Log
 from bot.contracts.identity import ChatKey
 from bot.contracts.messages import ANYBODYS, ORIGIN, Provenance, unpacked
 from bot.storage import file_names, jsonl
 from bot.storage.jsonl import on_disk
-from bot.system import JumpSafeClock
+from bot.system import ULID, JumpSafeClock, ulid_time
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +170,7 @@ class ArtifactStore:
                 continue
             with jsonl.locked(self.folder):
                 jsonl.tidy(self._disk, self.folder / name)
-                old = [one for one in self._all(self.folder / name) if ulids.made_at(one.stem) < before]
+                old = [one for one in self._all(self.folder / name) if ulid_time(one.stem) < before]
                 for path in old:
                     self._disk.remove(path)
                 gone += len(old)
@@ -191,7 +191,7 @@ class ArtifactStore:
 
     def _all(self, folder: Path) -> list[Path]:
         found = self._disk.names(folder)
-        return [folder / name for name in found if ulids.FORM.fullmatch(name.removesuffix(_END))]
+        return [folder / name for name in found if ULID.fullmatch(name.removesuffix(_END))]
 
     def _of(self, chat_key: ChatKey, requests: Collection[str]) -> Iterator[tuple[Path, Json]]:
         for path in self._all(self._path(chat_key, "").parent):
@@ -200,7 +200,7 @@ class ArtifactStore:
                 yield path, about
 
     def _whole(self, artifact_id: str, chat_key: ChatKey) -> tuple[str, Provenance]:
-        known = ulids.FORM.fullmatch(artifact_id) is not None
+        known = ULID.fullmatch(artifact_id) is not None
         raw = self._disk.read(self._path(chat_key, artifact_id)) if known else b""
         if not raw:
             raise errors.ToolError(

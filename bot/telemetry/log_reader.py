@@ -8,13 +8,13 @@ import re
 import zlib
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from bot import ulids
 from bot.contracts.environment import Disk
+from bot.system import ulid_time
 from bot.telemetry.log import PACKED, day_files
 from bot.telemetry.usage import UsageTotals, details_of, epoch_ms
 
@@ -155,7 +155,7 @@ class LogReader:
 def day_of(request_id: str) -> date | None:
     """Return the UTC day of a ULID; None if the text is not a ULID."""
     try:
-        return datetime.fromtimestamp(ulids.made_at(request_id.upper()), UTC).date()
+        return datetime.fromtimestamp(ulid_time(request_id.upper()), UTC).date()
     except ValueError:
         return None
 
@@ -172,13 +172,19 @@ SHOWN = (
     "artifact",
     "error",
     "cause",
+    "waitMs",
 )
 """Details of a log line that describe a step."""
+_ENDS = {"llm_response": "callId", "tool_result": "toolUseId"}
+_PAIRED = {"llm_request": "callId", "tool_call": "toolUseId", "approval": "approval", **_ENDS}
+"""For each kind of log line that begins or ends a step, the name of the detail with the step's id."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A step of a turn. `end` is in milliseconds since the turn's first log line, `duration` in milliseconds."""
+    """A step of a turn. `end` is in milliseconds since the turn's first log line, `duration` in milliseconds. `arguments` are those
+    of a tool call.
+    """
 
     kind: str
     level: str
@@ -186,6 +192,7 @@ class Step:
     end: float
     duration: float | None
     usage: UsageTotals
+    arguments: str = ""
 
 
 def turn_lines(folder: Path, disk: Disk, request_id: str) -> list[Line]:
@@ -196,18 +203,32 @@ def turn_lines(folder: Path, disk: Disk, request_id: str) -> list[Line]:
 
 
 def steps_of(lines: Sequence[Line]) -> list[Step]:
-    """Return the steps of a turn's log lines. The start of a model request or tool call is no step; its result is one."""
-    began, found = min(map(epoch_ms, lines)), list[Step]()
+    """Return the steps of a turn's log lines. The line at which a model call or tool call begins is a step only if the call has not
+    ended.
+    """
+    began, found, open_ = min(map(epoch_ms, lines)), list[Step](), dict[str, tuple[float, Step]]()
     for line in lines:
-        kind, level, duration = str(line.get("kind")), str(line.get("level")), line.get("duration")
-        if kind in {"llm_request", "tool_call"} or level == "debug":
+        kind, details, end = str(line.get("kind")), details_of(line), epoch_ms(line) - began
+        if line.get("level") == "debug":
             continue
-        usage, details = UsageTotals(), details_of(line)
+        usage, key = UsageTotals(), str(details.get(_PAIRED.get(kind, "")))
         usage.take(line)
         words = [f"step {line['step']}:"] if "step" in line else []
         words += [str(line.get("message")), *shown_details(details, SHOWN)]
-        found.append(Step(kind, level, " ".join(words), epoch_ms(line) - began, duration, usage))
-    return found
+        arguments = str(details.get("input") or "") if kind == "tool_call" else ""
+        step = Step(
+            kind, str(line.get("level")), " ".join(words), end, line.get("duration"), usage, arguments
+        )
+        if kind in _PAIRED and kind not in _ENDS and "decision" not in details:
+            open_[key] = end, step
+            found += [step] if kind == "approval" else []
+            continue
+        if key in open_:
+            begin, first = open_.pop(key)
+            took = end - begin if step.duration is None else step.duration
+            step = replace(step, duration=took, arguments=first.arguments)
+        found.append(step)
+    return [*found, *(step for _, step in open_.values() if step.kind != "approval")]
 
 
 def shown_details(details: Mapping[str, Any], names: Iterable[str]) -> list[str]:

@@ -23,8 +23,8 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider, id_generator
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExportResult
 from opentelemetry.sdk.trace.sampling import Decision
 
-from bot import ulids
 from bot.contracts.environment import Log, Redact
+from bot.system import ulid_number
 from bot.telemetry.usage import TOKENS
 
 GRACE = 2.0
@@ -116,7 +116,7 @@ class SpanExport:
         }
         fields = {key: one for key, one in attributes.items() if one is not None}
         fields |= {key: self._redact(one) for key, one in fields.items() if isinstance(one, str)}
-        number = ulids.number_of(line.get("requestId") or line["id"]) or own
+        number = ulid_number(line.get("requestId") or line["id"]) or own
         ended = round(datetime.fromisoformat(line["timestamp"]).timestamp() * 1000) * 1_000_000
         context = Context()
         if parent is not None:

@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from bot import ulids
+from bot.system import ulid_of
 
 DAYS = 30
 CHATS = 500
@@ -29,7 +29,7 @@ WORDS = "谈谈那艘船 and what it may cost to paint it again. " * 8
 def request_id(day: int, number: int) -> str:
     """Return the id of a turn on that day; the start of the id encodes the time."""
     moment = int(datetime(2027, 1, day, 12, tzinfo=UTC).timestamp() * 1000)
-    return f"{ulids.written(moment << 80)[:10]}{number:016}"
+    return f"{ulid_of(moment << 80)[:10]}{number:016}"
 
 
 def fill(logs: Path, lines: int) -> None:

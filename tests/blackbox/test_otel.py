@@ -12,8 +12,8 @@ from aiohttp import web
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
-from bot import ulids
 from bot.contracts.base import Json
+from bot.system import ulid_number
 from bot.testing.anthropic_script import Reply, error, reply, tool_use
 from tests.blackbox.conftest import PERSON, World, eventually
 
@@ -123,7 +123,7 @@ async def test_a_turn_with_a_tool_and_a_subagent_is_one_tree_without_a_word_of_a
 
     (end,) = (line for line in world.log() if line["kind"] == "turn_end")
     assert {span.trace_id for span in collector.spans if facts(span).get("shipmate.request_id")} == {
-        (ulids.number_of(end["requestId"]) or 0).to_bytes(16)
+        (ulid_number(end["requestId"]) or 0).to_bytes(16)
     }
     turn, task, call = (
         collector.one(name) for name in ("invoke_agent Ferry", "invoke_agent task", "execute_tool task")

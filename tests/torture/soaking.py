@@ -27,7 +27,7 @@ from bot.instance import prepare_home
 from bot.lifecycle import serving
 from bot.llm import demo
 from bot.llm.costs import Spending
-from bot.rss_monitor import one_heap
+from bot.resources import one_heap
 from bot.system import SystemDisk
 from bot.telemetry import JsonlLog
 from bot.testing.clock import FakeClock

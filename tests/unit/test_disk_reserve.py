@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from bot.disk_reserve import MOST, PIECE, DiskReserve, DiskSpace
+from bot.resources import MOST, PIECE, DiskReserve, DiskSpace
 from bot.testing.log import MemoryLog
 
 
@@ -35,7 +35,7 @@ def on_disk(path: Path) -> int:
 def room(monkeypatch: pytest.MonkeyPatch, free: int, total: int = 1 << 40) -> None:
     """A disk that reports this number of free bytes."""
     said = SimpleNamespace(f_frsize=1, f_bfree=free, f_bavail=free, f_blocks=total)
-    monkeypatch.setattr("bot.disk_reserve.os.statvfs", lambda _: said)
+    monkeypatch.setattr("bot.resources.os.statvfs", lambda _: said)
 
 
 def test_its_blocks_are_really_allocated(tmp_path: Path, log: MemoryLog) -> None:
@@ -51,7 +51,7 @@ def test_a_full_disk_is_told_with_what_is_free_as_people_read_it(
     tmp_path: Path, log: MemoryLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     space = SimpleNamespace(f_frsize=1, f_bfree=12 * 2**20, f_bavail=12 * 2**20, f_blocks=2**40)
-    monkeypatch.setattr("bot.disk_reserve.os.statvfs", lambda _: space)
+    monkeypatch.setattr("bot.resources.os.statvfs", lambda _: space)
     kept = DiskReserve(tmp_path / "reserve", log)
     kept.look()
     assert kept.trouble == "the disk is full: 12 MB are free"
@@ -65,7 +65,7 @@ def test_a_disk_that_refuses_even_to_release_the_reserve_ends_nothing(
     def refused(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("bot.disk_reserve.os.truncate", refused)
+    monkeypatch.setattr("bot.resources.os.truncate", refused)
     assert not kept.give()
     assert kept.left == 4 * PIECE
 
@@ -129,7 +129,7 @@ def test_a_quota_that_refuses_the_reserve_is_trouble_and_leaves_what_was_there(
         raise OSError(errno.EDQUOT, "Disk quota exceeded")
 
     with monkeypatch.context() as patched:
-        patched.setattr("bot.disk_reserve.os.posix_fallocate", refused)
+        patched.setattr("bot.resources.os.posix_fallocate", refused)
         kept.look()
     assert "Disk quota exceeded" in kept.trouble
     assert on_disk(tmp_path) == kept.left == 3 * PIECE
@@ -138,7 +138,7 @@ def test_a_quota_that_refuses_the_reserve_is_trouble_and_leaves_what_was_there(
 def test_where_blocks_cannot_be_asked_for_they_are_written(
     tmp_path: Path, log: MemoryLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delattr("bot.disk_reserve.os.posix_fallocate")
+    monkeypatch.delattr("bot.resources.os.posix_fallocate")
     DiskReserve(tmp_path / "reserve", log, most=PIECE + 1).look()
     assert on_disk(tmp_path) >= PIECE + 1
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from bot import rss_monitor
-from bot.rss_monitor import RssMonitor
+from bot import resources
+from bot.resources import RssMonitor
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
 
@@ -69,19 +69,19 @@ async def test_above_the_limit_it_is_full_until_there_is_room(machine: Machine) 
 
 
 def test_the_resident_size_is_known_on_linux() -> None:
-    used = rss_monitor.resident()
+    used = resources.resident()
     assert used is not None or sys.platform != "linux"
     assert used is None or used > MB
 
 
 HEAPS = """
 import ctypes, sys, threading
-from bot import rss_monitor
+from bot import resources
 
 libc = ctypes.CDLL(None)
 libc.malloc.restype = ctypes.c_void_p
 if sys.argv[2] == "one":
-    rss_monitor.one_heap()
+    resources.one_heap()
 for _ in range(4):
     threads = [threading.Thread(target=lambda: libc.malloc(5_000)) for _ in range(4)]
     [thread.start() for thread in threads]
@@ -128,7 +128,7 @@ class TestCollector:
     async def test_everything_is_collected_once_a_minute(self, machine: Machine, full: list[str]) -> None:
         await machine.look(10)
         assert not full
-        await machine.clock.advance(rss_monitor.FULL_EVERY)
+        await machine.clock.advance(resources.FULL_EVERY)
         await machine.look(10)
         await machine.look(10)
         assert len(full) == 1
@@ -137,7 +137,7 @@ class TestCollector:
         self, machine: Machine, full: list[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Otherwise the next full collection takes too long: after 2,000 new chats it took 54 ms."""
-        monkeypatch.setattr(rss_monitor, "NEW", 30_000)
+        monkeypatch.setattr(resources, "NEW", 30_000)
         kept = [[number] for number in range(45_000)]
         await machine.look(10)
         await machine.look(10)
@@ -147,7 +147,7 @@ class TestCollector:
         self, machine: Machine, full: list[str]
     ) -> None:
         gc.unfreeze()
-        await machine.clock.advance(rss_monitor.FULL_EVERY)
+        await machine.clock.advance(resources.FULL_EVERY)
         await machine.look(10)
         assert gc.get_freeze_count() > 0
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from bot import watchdog
 from bot.contracts.channel import Health
+from bot.core import operators
+from bot.core.operators import CHANNELS_EVERY, PATIENCE, ChannelWatchdog
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
-from bot.watchdog import LOOK_EVERY, PATIENCE, ChannelWatchdog
 from bot.words import Sentence
 
 SILENCE = 90.0
@@ -87,10 +87,10 @@ class Ward:
 
     async def live(self, seconds: float) -> None:
         """Advance the clock while both platforms send events."""
-        for _ in range(int(seconds / LOOK_EVERY)):
+        for _ in range(int(seconds / CHANNELS_EVERY)):
             self.tele.hear()
             self.chat.hear()
-            await self.wait(LOOK_EVERY)
+            await self.wait(CHANNELS_EVERY)
 
     async def close(self) -> None:
         self.running.cancel()
@@ -106,7 +106,7 @@ async def ward() -> AsyncIterator[Ward]:
 
 async def test_a_short_break_is_nobodys_business(ward: Ward) -> None:
     ward.tele.break_off()
-    await ward.wait(PATIENCE - LOOK_EVERY)
+    await ward.wait(PATIENCE - CHANNELS_EVERY)
     ward.tele.hear()
     await ward.live(60)
     assert (ward.tele.heals, ward.told, ward.log.at("error")) == ([], [], [])
@@ -124,7 +124,7 @@ async def test_a_channel_that_stays_away_is_healed_once_a_minute_and_told_once(w
     ward.tele.break_off()
     await ward.wait(200)
     pauses = [round(later - one) for one, later in zip(ward.tele.heals, ward.tele.heals[1:], strict=False)]
-    assert PATIENCE <= ward.tele.heals[0] <= PATIENCE + LOOK_EVERY
+    assert PATIENCE <= ward.tele.heals[0] <= PATIENCE + CHANNELS_EVERY
     assert pauses == [60, 60]
     (told,) = ward.told
     assert "tele doesn't work: it is not connected (断线了 🔌)" in told
@@ -145,11 +145,11 @@ async def test_a_deaf_connection_is_found_by_its_silence_and_healed_at_once(ward
     ward.tele.cure = Health(connected=True, last_heard=99.0)
     await ward.wait(SILENCE)
     assert ward.tele.heals == []
-    await ward.wait(LOOK_EVERY)
+    await ward.wait(CHANNELS_EVERY)
     assert len(ward.tele.heals) == 1
     assert "nothing has been heard from it for 9" in ward.told[0]
     assert ward.chat.heals == []  # a platform without a max silence may be silent for any time
-    await ward.wait(LOOK_EVERY)
+    await ward.wait(CHANNELS_EVERY)
     assert "connected again" in ward.told[1]
 
 
@@ -168,7 +168,7 @@ async def test_a_contested_token_is_trouble_though_the_polls_still_get_through_n
     for number in range(20):
         detail = "another process polls with this token"
         ward.tele.state = Health(connected=bool(number % 2), last_heard=float(number), detail=detail)
-        await ward.wait(LOOK_EVERY)
+        await ward.wait(CHANNELS_EVERY)
     (words,) = ward.told
     assert "another process polls with this token" in words
 
@@ -186,9 +186,9 @@ async def test_a_healing_that_fails_or_hangs_is_logged_and_the_watch_goes_on(
 ) -> None:
     ward.tele.cure = ValueError("nobody foresaw this")
     ward.tele.break_off()
-    await ward.wait(PATIENCE + LOOK_EVERY)
+    await ward.wait(PATIENCE + CHANNELS_EVERY)
     assert "tele could not be healed: ValueError" in ward.log.at("error")[-1].message
-    monkeypatch.setattr(watchdog, "HEAL_SECONDS", 0.001)
+    monkeypatch.setattr(operators, "HEAL_SECONDS", 0.001)
     ward.tele.cure = asyncio.Event()
     healing = len(ward.tele.heals)
     await ward.wait(60)
@@ -214,9 +214,9 @@ async def test_time_in_which_the_process_stood_still_is_no_silence_of_a_platform
     ward.watch.look()
     assert ward.watch.silent("tele") is None
     ward.running = asyncio.create_task(ward.watch.run())
-    for _ in range(int(SILENCE / LOOK_EVERY) - 1):
-        await ward.wait(LOOK_EVERY)
+    for _ in range(int(SILENCE / CHANNELS_EVERY) - 1):
+        await ward.wait(CHANNELS_EVERY)
     assert ward.told == []
     for _ in range(4):
-        await ward.wait(LOOK_EVERY)
+        await ward.wait(CHANNELS_EVERY)
     assert ward.told[0].startswith("⚠️ tele doesn't work: nothing has been heard from it")

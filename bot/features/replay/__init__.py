@@ -23,7 +23,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, ClassVar
 
-from bot import errors, telemetry, ulids
+from bot import errors, telemetry
 from bot.contracts.base import Json
 from bot.contracts.environment import Ids, Log, Redact
 from bot.contracts.identity import ChatKey
@@ -36,6 +36,7 @@ from bot.identity_cache import IdentityCache
 from bot.llm import blocks, messages_api
 from bot.llm.wrapper import ModelWrapper, spent
 from bot.periodic_jobs import PeriodicJob
+from bot.system import ULID, ulid_of
 
 FILE = "requests.db"
 CHAT_BYTES = 32 * 1024 * 1024
@@ -377,7 +378,7 @@ class Removals(Export):
         data = event.data
         if not isinstance(data, events.Removed):
             return
-        names = filter(ulids.FORM.fullmatch, (*data.requests, *data.turns, *data.related))
+        names = filter(ULID.fullmatch, (*data.requests, *data.turns, *data.related))
         since, chat = min(names, default=""), str(event.chat)
         await self._recorder.run(lambda file: file.remove(chat, since, event.id))
 
@@ -397,7 +398,7 @@ def _build(runtime: Runtime) -> Hooks:
             for chat in file.chats():
                 days = min(settings.history.days(ChatKey.parse(chat)) or DAYS, DAYS)
                 before = int(max(0.0, now - days * _DAY) * 1000)
-                gone.append(file.sweep(chat, ulids.written(before << 80)))
+                gone.append(file.sweep(chat, ulid_of(before << 80)))
 
         await recorder.run(work)
         if sum(gone):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.access_list import AccessList
+from bot.core.access import AccessList
 from bot.system import SystemClock, SystemDisk
 
 from .conftest import Shipmate

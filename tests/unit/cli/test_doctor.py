@@ -5,9 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from bot.access_list import FILE, AccessList
 from bot.cli import doctor
 from bot.contracts.identity import UserRef
+from bot.core.access import ACCESS_FILE, AccessList
 from bot.system import SystemClock, SystemDisk
 
 from .conftest import Shipmate
@@ -17,7 +17,7 @@ def test_who_became_an_operator_by_a_code_is_one_to_doctor_and_check(
     shipmate: Shipmate, project: Path
 ) -> None:
     (project / "ship.json").write_text('{"operators": ["slack:U0ANN"]}')
-    lists = AccessList(project / ".ship" / FILE, SystemDisk(), SystemClock())
+    lists = AccessList(project / ".ship" / ACCESS_FILE, SystemDisk(), SystemClock())
     lists.appoint(UserRef("telegram", "1001"))
     checked = shipmate("check", "--dir", project)
     assert "  operators slack:U0ANN, telegram:1001\n" in checked.out
@@ -27,7 +27,7 @@ def test_who_became_an_operator_by_a_code_is_one_to_doctor_and_check(
     ]
     (project / "ship.json").write_text('{"dashboard": {"port": 0}, "channels": {"web": {"port": 0}}}')
     assert "operators: nobody" not in shipmate("doctor", "--dir", project).out
-    (project / ".ship" / FILE).write_text("{")
+    (project / ".ship" / ACCESS_FILE).write_text("{")
     done = shipmate("doctor", "--dir", project)
     assert (done.code, "wrong  access list: .ship/access.json: found" in done.out) == (78, True)
 
@@ -54,7 +54,7 @@ def test_a_disk_with_little_room_is_found(
 ) -> None:
     free = int(share * 2**40)
     said = SimpleNamespace(f_frsize=1, f_bfree=free, f_bavail=free, f_blocks=2**40)
-    monkeypatch.setattr("bot.disk_reserve.os.statvfs", lambda _: said)
+    monkeypatch.setattr("bot.resources.os.statvfs", lambda _: said)
     assert doctor.disk(tmp_path).verdict == verdict
 
 

@@ -12,9 +12,8 @@ from typing import Any
 
 import pytest
 
-from bot import ulids
 from bot.cli.common import moment
-from bot.system import SystemDisk
+from bot.system import SystemDisk, ulid_of
 from bot.telemetry import log_reader
 from bot.telemetry.log_reader import LineFilter, LogReader, day_of
 
@@ -189,7 +188,7 @@ def test_a_request_is_looked_for_on_the_days_that_it_can_be_on(tmp_path: Path) -
     begun = datetime(2027, 1, 15, 23, 59, tzinfo=UTC)
 
     def ulid(number: int) -> str:
-        return ulids.written(int(begun.timestamp() * 1000) << 80 | number)
+        return ulid_of(int(begun.timestamp() * 1000) << 80 | number)
 
     name, other = ulid(0), ulid(1)
     assert day_of(name) == begun.date()

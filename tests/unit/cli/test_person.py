@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.access_list import AccessList
+from bot.core.access import AccessList
 from bot.system import SystemClock, SystemDisk
 from tests.unit.cli.conftest import Shipmate, process
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bot import errors
-from bot.access_list import MOST_PENDING, AccessList
+from bot.core.access import MOST_PENDING, AccessList
 from bot.system import SystemDisk
 from bot.testing.clock import FakeClock
 
@@ -72,7 +72,7 @@ async def test_changes_of_another_process_are_in_force_within_two_seconds(path: 
     lists = make(path, clock)
     assert lists.blocked("telegram") == frozenset()
     code = (
-        "import sys, pathlib; from bot.access_list import AccessList; from bot.system import *\n"
+        "import sys, pathlib; from bot.core.access import AccessList; from bot.system import *\n"
         "AccessList(pathlib.Path(sys.argv[1]), SystemDisk(), SystemClock()).block('telegram', '666')"
     )
     await asyncio.to_thread(subprocess.run, [sys.executable, "-c", code, str(path)], check=True)
@@ -85,7 +85,7 @@ async def test_changes_of_another_process_are_in_force_within_two_seconds(path: 
 
 def test_processes_that_write_at_once_lose_nothing(path: Path) -> None:
     code = (
-        "import sys, pathlib; from bot.access_list import AccessList; from bot.system import *\n"
+        "import sys, pathlib; from bot.core.access import AccessList; from bot.system import *\n"
         "lists = AccessList(pathlib.Path(sys.argv[1]), SystemDisk(), SystemClock())\n"
         "for number in range(20): lists.allow('telegram', f'{sys.argv[2]}{number}')"
     )
@@ -157,7 +157,7 @@ def test_a_disk_that_cannot_be_written_is_a_storage_error(path: Path) -> None:
 def test_a_lock_that_is_held_is_waited_for_and_then_told(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import filelock
 
-    monkeypatch.setattr("bot.access_list.LOCK_SECONDS", 0.05)
+    monkeypatch.setattr("bot.core.access.LOCK_SECONDS", 0.05)
     lists = make(path)
     path.parent.mkdir()
     with (

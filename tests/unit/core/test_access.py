@@ -11,11 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot import errors
-from bot.access_list import AccessList
 from bot.contracts.channel import ChannelSettings, Manifest, Pace
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.messages import Inbound
-from bot.core.access import Access, Memberships, Verdict
+from bot.core.access import Access, AccessList, Memberships, Verdict
 from bot.core.feature import Door
 from bot.core.intake import Intake
 from bot.system import SystemClock, UlidSource

@@ -15,14 +15,13 @@ from urllib.parse import urlencode
 import aiohttp
 import pytest
 
-from bot import ulids
 from bot.contracts.approvals import OpenLoop
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.messages import ArchiveLine
 from bot.dashboard.console import POLICY, ROWS, ActiveChat, Console
 from bot.dashboard.server import Dashboard
 from bot.features.search import Search
-from bot.system import SystemClock, UlidSource
+from bot.system import SystemClock, UlidSource, ulid_time
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
 from bot.tools.context import ChatQuery, ListedChats
@@ -460,7 +459,7 @@ async def test_pages_that_are_asked_for_together_are_made_one_after_another(
 
 async def test_a_turn_is_shown_as_what_was_said_and_its_steps(tmp_path: Path, show: Show) -> None:
     request = UlidSource().ulid()
-    begun = ulids.made_at(request)
+    begun = ulid_time(request)
     inbound = {"channel": "telegram", "user_id": "1", "text": f"{EVIL} 天気は？"}
     usage_rows.write(
         tmp_path,
@@ -501,15 +500,16 @@ async def test_a_turn_is_shown_as_what_was_said_and_its_steps(tmp_path: Path, sh
     steps = [
         "turn_start 0 ms",
         "llm_response model=m error=Overloaded 100 ms 100 ms",
-        "llm_retry error=Overloaded 200 ms",
+        "llm_retry error=Overloaded waitMs=1300 200 ms",
         "task task=T 1,500 ms",
-        "tool_result tool=run task=T 1,600 ms 50 ms",
+        'tool_result tool=run task=T {"command": "wc"} 1,600 ms 50 ms',
         "llm_response model=n task=T 1,650 ms 200 ms $0.2500",
-        "tool_result tool=task 1,500 ms 400 ms",
+        'tool_result tool=task {"prompt": "count"} 1,500 ms 400 ms',
         "approval tool=write 2,000 ms",
-        "approval 4,000 ms",
+        "approval 2,000 ms 2,000 ms",
         "delivery 4,060 ms 40 ms",
         "answer_shown 4,100 ms",
+        "tool_call tool=slow 4,200 ms",
     ]
     assert " ".join(steps) in shown
     step("turn_end", 18_800, "error", 18_800.0, status="failed", cause=f"LlmRefused: {EVIL}")

@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from bot import ulids
 from bot.features import replay
 from bot.features.replay import (
     DAMAGED,
@@ -24,13 +23,14 @@ from bot.features.replay import (
     RecordedRequest,
     RecordedRequests,
 )
+from bot.system import ulid_of
 
 CHAT = "telegram:chat:1"
 CACHE = {"type": "ephemeral"}
 
 
 def name(number: int) -> str:
-    return ulids.written(number << 80)
+    return ulid_of(number << 80)
 
 
 def body(turns: int, said: str = '你好 }]} {"role": x') -> bytes:
