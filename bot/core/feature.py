@@ -130,8 +130,7 @@ class Hooks:
     waiting: Callable[[Viewer], Awaitable[Sequence[OpenLoop]]] | None = None
     """Returns this feature's open loops for a viewer, in the language set by `words.speaking`."""
     display: Display | None = None
-    outcomes: Mapping[str, Callable[[Question], str]] = field(default_factory=dict)
-    """Functions that return the text below a decided question, keyed by the question's subject."""
+    outcome: Callable[[Question], str] | None = None  # returns the text below a decided question
     ports: Mapping[str, Any] = field(default_factory=dict)  # services for tools, keyed by name
     periodic: Sequence[PeriodicJob] = ()  # jobs that run while the channels are connected
     turn_ends: Mapping[TurnKind, Callable[[Turn, TurnEndState], Done]] = field(default_factory=dict)
@@ -186,7 +185,7 @@ class Door:
         self.asks: Questions = NobodyAnswers()
         self.display: Display | None = None
         self._hooks: list[Hooks] = []
-        self._outcomes: dict[str, Callable[[Question], str]] = {}
+        self.outcome: Callable[[Question], str] = lambda _: ""
 
     def open(self, features: Iterable[Feature], runtime: Runtime) -> None:
         """Register these features. Raises `errors.ConfigError` if two of them use the same name."""
@@ -202,7 +201,7 @@ class Door:
             self.approvals = hooks.approvals or self.approvals
             self.asks = hooks.asks or self.asks
             self.display = hooks.display or self.display
-            self._outcomes |= hooks.outcomes
+            self.outcome = hooks.outcome or self.outcome
             self._hooks.append(hooks)
 
     def all(self, name: str) -> list[Any]:
@@ -256,10 +255,6 @@ class Door:
         """Return all open loops that a viewer may see, ordered by kind and time."""
         found = [loop for waiting in self.all("waiting") for loop in await waiting(viewer)]
         return sorted(found, key=lambda one: (KINDS.index(one.kind), one.due or one.since, one.id))
-
-    def outcome(self, question: Question) -> str:
-        words = self._outcomes.get(question.asked.subject)
-        return "" if words is None else words(question)
 
 
 def found() -> list[Feature]:

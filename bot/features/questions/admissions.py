@@ -20,10 +20,9 @@ from bot.core.access import EVERY, id_form
 from bot.core.chat import STOPPABLE, Chat
 from bot.core.chats import Fact
 from bot.core.feature import Done, Runtime
-from bot.core.operators import who_decided
 from bot.core.outgoing import Address, Question, examples
 from bot.text import named
-from bot.words import paragraph, say, speaking, times
+from bot.words import paragraph, say, speaking
 
 MOST = 20  # max requests sent to operators per day; `/allow` lists further requests too
 MOST_WAITING = 20  # max undecided people that `/allow` without an argument lists
@@ -203,17 +202,6 @@ class Admissions(QuestionService):
         await asyncio.to_thread(work, who.channel, who.user_id)
         facts: Json = {"channel": who.channel, "user_id": who.user_id, "by": str(verdict.by or "")}
         self._run.log.write("admission", f"{who}: {decision}", decision=decision, **facts)
-
-    @staticmethod
-    def outcome(found: Question) -> str:
-        """Return the sentence about the decision, shown below the request; "" if the request is undecided."""
-        verdict, when = found.verdict, times.hour(found.decided_at)
-        if verdict is None:
-            return ""
-        by = say("strangers.by", who=who_decided(verdict, "approval.an_operator")) if verdict.by else ""
-        key = {"approved": "let_in", "expired": "expired"}.get(verdict.ended, "not_now")
-        key = "kept_out" if verdict.ended == "denied" and verdict.scope == "always" else key
-        return say(f"strangers.{key}", by=by, time=when)
 
     async def watch(self) -> None:
         """Apply decisions that another process wrote, and stop the running turns of people who are now blocked."""

@@ -83,8 +83,13 @@ def plain(words: str) -> str:
 def outcome(found: Question) -> str:
     """Return the sentence about the decision, shown below the question; "" if the question is open."""
     asked, verdict, at = found.asked, found.verdict, times.hour(found.decided_at)
-    if verdict is None:
+    if verdict is None or asked.subject == "question":
         return ""
+    if asked.subject == "person":
+        by = say("strangers.by", who=who_decided(verdict, "approval.an_operator")) if verdict.by else ""
+        denied = "kept_out" if verdict.ended == "denied" and verdict.scope == "always" else "not_now"
+        key = {"approved": "let_in", "expired": "expired"}.get(verdict.ended, denied)
+        return say(f"strangers.{key}", by=by, time=at)
     if verdict.ended in {"approved", "denied"}:
         how = verdict.scope if verdict.ended == "approved" else verdict.ended
         own = verdict.by is not None and verdict.by == asked.person
