@@ -1,10 +1,12 @@
-"""HTTP for the Slack and Telegram channels: calls an API method without the platform's library, and downloads files."""
+"""HTTP for the Slack and Telegram channels: calls an API method without the platform's library, downloads files, and runs the
+server for webhooks (`channels.<name>.webhook`), to which a platform posts its events.
+"""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
@@ -12,9 +14,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import aiohttp
+from aiohttp import web
 
 from bot import errors, text
-from bot.contracts.channel import FILE_PIECE, LOOPBACK, Examination, Finding
+from bot.contracts.channel import FILE_PIECE, LOOPBACK, ChannelDeps, Examination, Finding, HttpServer, Webhook
 
 CALL_SECONDS = 10.0  # Timeout in seconds of one call
 HEADERS = {"Accept-Encoding": "identity"}
@@ -105,3 +108,72 @@ async def download(
         # The texts of these exceptions may contain the address, and thus the token.
         reason = type(error).__name__
         raise errors.FileUnreachable(f"the download from {platform} failed: {reason}") from None
+
+
+# -- webhooks ------------------------------------------------------------------------------------------------------
+
+LARGEST = 1_000_000  # Max bytes of a request
+DRAIN_SECONDS = 0.8
+"""Timeout in seconds for running requests when the server stops. The platform posts unanswered events again."""
+RETRY = {"Retry-After": "1"}  # Headers of a 503 response, which make the platform post the event again
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class WebhookServer:
+    """Passes a POST request to `take` if `admits` accepts its headers. Any other POST gets status 401, and its body is not
+    read. A GET of the same path gets status 200, for health checks.
+
+    Each response closes its connection. Otherwise a load balancer could lose a post on an idle connection that the server is
+    closing.
+    """
+
+    def __init__(
+        self,
+        channel: str,
+        webhook: Webhook,
+        around: ChannelDeps,
+        *,
+        admits: Callable[[Mapping[str, str]], bool],
+        take: Handler,
+    ) -> None:
+        self._channel = channel
+        self._webhook = webhook
+        self._around = around
+        self._admits = admits
+        self._take = take
+        self._server: HttpServer | None = None
+
+    @property
+    def up(self) -> bool:
+        return self._server is not None
+
+    async def start(self) -> None:
+        """Begin to listen. Raises `errors.Unavailable` if the port is in use, and `errors.ConfigError` for other failures."""
+        app = web.Application(middlewares=[self._guarded], client_max_size=LARGEST)
+        app.router.add_post(self._webhook.path, self._take)
+        app.router.add_get(self._webhook.path, _reached)
+        server, host, port = self._around.serve(), self._webhook.host, self._webhook.port
+        key = f"channels.{self._channel}.webhook"
+        port = await server.start(app, host, port, key=key, grace=DRAIN_SECONDS)
+        self._server = server
+        words = f"{self._channel} waits for events over HTTP"
+        self._around.log.write("channel", words, channel=self._channel, host=host, port=port)
+
+    async def stop(self) -> None:
+        """Stop listening and finish running requests. Does nothing if the server is not running."""
+        server, self._server = self._server, None
+        if server is not None:
+            await server.stop()
+
+    @web.middleware
+    async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        # Check the headers first, so that the body of a refused request is not read.
+        admitted = request.method == "GET" or self._admits(request.headers)
+        response = await handler(request) if admitted else web.Response(status=401)
+        response.force_close()
+        return response
+
+
+async def _reached(_: web.Request) -> web.Response:
+    return web.Response()

@@ -74,6 +74,11 @@ class Project:
         listed = named if isinstance(named, list) else []
         return {str(one) for one in (*access_list(self.root).operators(), *listed)}
 
+    def instructions(self, manifest: Manifest, name: str) -> str:
+        """Return instructions that tell the user how to get a channel's tokens for a bot with this name."""
+        url = self.section("channels", manifest.name, "webhook").get("url")
+        return manifest.connect(name, url if isinstance(url, str) else None)
+
     def ask_for_credentials(self, name: str) -> None:
         """Ask for the keys and tokens that are not set yet. An empty answer skips a key or channel."""
         if self.variables.get(KEY):
@@ -86,13 +91,13 @@ class Project:
                     self.values[KEY] = key
                     break
         for channel, manifest in sorted(self.known.items()):
-            keys = token_keys(manifest)
+            keys = token_keys(manifest, webhook="webhook" in self.section("channels", channel))
             names = [variable(channel, token) for token in keys]
             if all(self.variables.get(one) for one in names):
                 if names:
                     say(f"{' and '.join(names)}: set.")
             elif typer.confirm(f"Connect {channel}?", default=False):
-                say(manifest.connect(name))
+                say(self.instructions(manifest, name))
                 self._ask_for_tokens(manifest, keys)
 
     def _ask_for_tokens(self, manifest: Manifest, keys: Mapping[str, str]) -> None:
@@ -217,7 +222,7 @@ def init(
     project.write(title)
     explained = [connect] if connect is not None else [] if asks or project.exists else list(known)
     for channel in explained:
-        if words := known[channel].connect(title):
+        if words := project.instructions(known[channel], title):
             say(f"\n{words}")
     if explained:
         say("\nPut the tokens into .env, or run init on a terminal, where it asks for each.")

@@ -193,9 +193,17 @@ def allowed(settings: ChannelSettings) -> tuple[str, ...]:
     return tuple(entry for entry in getattr(settings, "allow", ()) if isinstance(entry, str))
 
 
-def token_keys(manifest: Manifest) -> dict[str, str]:
-    """Return the key in ship.json of each token that a channel needs, by field name."""
-    return {name: to_camel(name) for name in manifest.tokens}
+def token_keys(manifest: Manifest, *, webhook: bool = False) -> dict[str, str]:
+    """Return the key in ship.json of each token that a channel needs, by field name. `webhook` is True if the channel
+    uses its webhook.
+    """
+    needed = manifest.webhook_tokens if webhook and manifest.webhook_tokens else manifest.tokens
+    return {name: to_camel(name) for name in needed}
+
+
+def keys_in_use(settings: ChannelSettings, manifest: Manifest) -> dict[str, str]:
+    """Return the key in ship.json of each token that a channel with these settings needs, by field name."""
+    return token_keys(manifest, webhook=getattr(settings, "webhook", None) is not None)
 
 
 def tokens_in_use(
@@ -207,7 +215,7 @@ def tokens_in_use(
     return {
         f"channels.{name}.{key}": (getattr(channels[name], token), getattr(channels[name], "base_url", name))
         for name in names
-        for token, key in token_keys(manifests[name]).items()
+        for token, key in keys_in_use(channels[name], manifests[name]).items()
         if getattr(channels[name], token)
     }
 
@@ -237,7 +245,7 @@ def _channel(
         return False, "ship.json says so"
     if isinstance(host := getattr(settings, "host", None), str):
         found += _bind(f"channels.{name}", host, getattr(settings, "token", None))
-    keys = token_keys(manifest)
+    keys = keys_in_use(settings, manifest)
     values = {token: getattr(settings, token) for token in keys}
     missing = {loc[2]: variable for loc, variable in filled.missing.items() if loc[:2] == ("channels", name)}
     half = settings.enabled is None and any(values.values())
@@ -254,7 +262,12 @@ def _channel(
     if settings.enabled is None and unset:
         where = missing.get(unset[0])
         return False, f"{where} is not set" if where else f"{unset[0]} is empty"
-    found += (_not_set(loc, where) for loc, where in filled.missing.items() if loc[:2] == ("channels", name))
+    unused = {*token_keys(manifest).values(), *token_keys(manifest, webhook=True).values()} - {*keys.values()}
+    found += (
+        _not_set(loc, where)
+        for loc, where in filled.missing.items()
+        if loc[:2] == ("channels", name) and loc[2] not in unused
+    )
     reason = "its tokens are set" if manifest.tokens else "it needs no token"
     return True, "ship.json says so" if settings.enabled else reason
 
@@ -269,7 +282,9 @@ def _with_credentials(document: dict[str, Any], manifests: Mapping[str, Manifest
     if isinstance(channels, dict):
         channels = dict(channels)
         for name, manifest in manifests.items():
-            usual = {key: f"${{{variable(name, token)}}}" for token, key in token_keys(manifest).items()}
+            # Include the tokens for both modes, with and without webhook, because an unused token must be redacted too.
+            tokens = token_keys(manifest) | token_keys(manifest, webhook=True)
+            usual = {key: f"${{{variable(name, token)}}}" for token, key in tokens.items()}
             section = channels.get(name, {})
             channels[name] = usual | section if isinstance(section, dict) else section
     return {**document, "llm": llm, "channels": channels}

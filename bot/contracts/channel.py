@@ -9,8 +9,9 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Cor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 from pydantic.alias_generators import to_camel
 
 from bot import errors
@@ -309,6 +310,32 @@ class Streaming(Section):
     """
 
 
+class Webhook(Section):
+    """Receive events as HTTP requests, through a proxy or load balancer, and open no connection for events."""
+
+    url: str
+    """Address (`https://…`) to which the platform posts. The proxy must pass requests unchanged to `host`
+    and `port`, with the path of this address.
+    """
+    host: str = "127.0.0.1"
+    """Address on which Shipmate listens for these requests."""
+    port: int = Field(default=8443, ge=0, le=65_535)
+    """Port on which Shipmate listens; 0 selects a free port."""
+
+    @field_validator("url")
+    @classmethod
+    def _public(cls, value: str) -> str:
+        parts = urlsplit(value)
+        here = parts.scheme == "http" and parts.hostname in LOOPBACK
+        if not parts.hostname or set("?#{}") & set(value) or not (here or parts.scheme == "https"):
+            raise ValueError("must be an https:// address without ?, #, { and }, or http:// on this machine")
+        return value
+
+    @property
+    def path(self) -> str:
+        return urlsplit(self.url).path or "/"
+
+
 @dataclass(frozen=True, slots=True)
 class Pace:
     """Rate limit of outgoing messages: `burst` messages at once, then one message every `every` seconds."""
@@ -410,6 +437,7 @@ class Manifest:
     encode: Callable[[Mapping[str, str]], ChatKey]  # Converts the parts of an address to a `ChatKey`
     decode: Callable[[ChatKey], dict[str, str]]  # Inverse of `encode`
     tokens: tuple[str, ...] = ()  # Names of the settings that the channel cannot run without
+    webhook_tokens: tuple[str, ...] = ()  # Names of the settings that replace `tokens` if `webhook` is set
     token_forms: Mapping[str, TokenForm] = field(default_factory=dict)  # By the names in `tokens`
     access: Literal["allowlist", "local"] = "allowlist"
     """`allowlist`: anybody can reach the bot, so an allow list is needed. `local`: only people who have access to this
@@ -445,9 +473,8 @@ class Manifest:
     examine: Callable[[Any], Coroutine[Any, Any, Examination]] | None = None
     """Asks the platform whether the tokens in the settings and the ids in `allow` are valid. It consumes no events."""
     claim: Claim | None = None  # Identifies the first operator for `shipmate init`
-    connect: Callable[[str], str] = lambda _name: (
-        ""
-    )  # Returns instructions for getting the tokens, given the bot's name
+    connect: Callable[[str, str | None], str] = lambda _name, _posts_to: ""
+    """Returns instructions for getting the tokens, given the bot's name and the address of its webhook, if any."""
     rules: str = ""  # Text that tells the model what the channel can display
     command_prefix: str = "/"  # Prefix with which help texts write commands
     unused: frozenset[str] = frozenset()

@@ -15,6 +15,7 @@ from aiohttp import WSMsgType, web
 
 from bot.contracts.base import Json
 from bot.contracts.environment import Clock, cancel_all
+from bot.testing._slack_requests import RequestUrl
 
 ACK_SECONDS = 3.0
 RETRIES = (0.0, 60.0, 300.0)
@@ -51,6 +52,8 @@ class Link:
         self.pinged = 0
         self.held: list[Delivery] | None = None
         """Payloads that wait for `release`; None while payloads are sent at once."""
+        self.requests: RequestUrl | None = None
+        """Request URL that receives the payloads over HTTP; None while the payloads are sent over sockets."""
         self.ping_every = ping_every
         self._deaf: dict[web.WebSocketResponse, bool] = {}
         self._end = asyncio.Event()
@@ -190,6 +193,13 @@ class Link:
         """Send a payload once and wait for its acknowledgement. Return the monotonic time at which Slack stops waiting."""
         now, attempt = self._clock.monotonic(), delivery.attempts
         delivery.attempts += 1
+        if self.requests is not None:
+            number, reason = delivery.retry
+            retry = (number + attempt, "http_error" if attempt else reason)
+            if await self.requests.deliver(delivery.kind, delivery.payload, retry=retry):
+                delivery.acked.set()
+            await self._changed()
+            return now
         sockets = [socket for socket in self.sockets if not socket.closed]
         if not sockets:
             await self._changed()

@@ -31,6 +31,7 @@ from bot.testing import slack_scopes
 from bot.testing._slack_api import WebApi, changed, deleted
 from bot.testing._slack_files import FileHosting
 from bot.testing._slack_link import Delivery, Link
+from bot.testing._slack_requests import RequestUrl
 from bot.testing._slack_world import ApiError, Post, Room, RoomKind, World, escape
 from bot.testing.loopback import ChatCounts
 
@@ -133,6 +134,12 @@ class SlackServer(FileHosting):
     def api_url(self) -> str:
         """Base URL for the `baseUrl` setting of the Slack channel."""
         return f"{self.url}/api/"
+
+    async def post_to(self, url: str) -> None:
+        """Switch from Socket Mode to HTTP: verify the request URL, and post all later payloads to it."""
+        requests = RequestUrl(url, self.clock)
+        await requests.verify()
+        self.link.requests = requests
 
     # Actions of people
 

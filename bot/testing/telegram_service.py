@@ -7,6 +7,7 @@ import re
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
+from urllib.parse import urlsplit
 
 from aiohttp import web
 
@@ -15,6 +16,7 @@ from bot.contracts.environment import Clock
 from bot.testing import telegram_rules as rules
 from bot.testing import telegram_world as world
 from bot.testing.loopback import Loopback
+from bot.testing.telegram_webhook import WebhookPoster
 
 TEST_TOKEN = "4242:test-token"
 CONTESTED = (
@@ -64,7 +66,7 @@ class Service(Loopback):
         """
         self.descriptions: dict[tuple[str, str], str] = {}
         """Descriptions of the bot. The key is the kind (`description` or `short_description`) and the language."""
-        self.webhook = ""  # Address of another program that receives the updates; "" if the bot polls
+        self.hook = WebhookPoster(self.clock, self.updates, self.changed)
         self.chats: dict[int, world.Chat] = {}
         self.callbacks: set[str] = set()
         self.contested_until = 0.0
@@ -88,12 +90,14 @@ class Service(Loopback):
 
     def wake(self) -> None:
         self._end_poll(delivered=True)
+        self.hook.wake()
         task = asyncio.ensure_future(self.changed())
         self._background.add(task)
         task.add_done_callback(self._background.discard)
 
     async def stop(self) -> None:
         self._end_poll(delivered=True)
+        await self.hook.stop()
         await super().stop()
 
     def _end_poll(self, *, delivered: bool) -> None:
@@ -181,7 +185,7 @@ class Service(Loopback):
         return self.me
 
     async def _get_updates(self, args: rules.Args) -> list[Any]:
-        if self.webhook:
+        if self.hook.url:
             raise rules.Refused(
                 409,
                 "Conflict: can't use getUpdates method while webhook is active; "
@@ -209,18 +213,39 @@ class Service(Loopback):
         if mine.done() and not mine.result():
             raise rules.Refused(409, CONTESTED)
 
+    async def _set_webhook(self, args: rules.Args) -> bool:
+        url = args.text("url")
+        parts, secret = urlsplit(url), args.text("secret_token") if args.has("secret_token") else ""
+        if url and parts.scheme != "https" and parts.hostname != "127.0.0.1":
+            raise rules.bad("bad webhook: An HTTPS URL must be provided for webhook")
+        if not re.fullmatch(r"[A-Za-z0-9_-]{0,256}", secret):
+            raise rules.bad("secret token contains unallowed characters")
+        if args.has("allowed_updates"):
+            self.updates.allowed = tuple(map(str, args.items("allowed_updates")))
+        if args.flag("drop_pending_updates"):
+            self.updates.clear()
+        if (url, secret) != (self.hook.url, self.hook.secret):
+            self.hook.url, self.hook.secret, self.hook.error = url, secret, ""
+        self._end_poll(delivered=False)
+        self.hook.wake()
+        return True
+
     async def _delete_webhook(self, args: rules.Args) -> bool:
-        self.webhook = ""
+        self.hook.url = ""
         if args.flag("drop_pending_updates"):
             self.updates.clear()
         return True
 
     async def _get_webhook_info(self, _: rules.Args) -> Json:
         return {
-            "url": self.webhook,
+            "url": self.hook.url,
             "has_custom_certificate": False,
             "pending_update_count": len(self.updates),
-        }
+        } | (
+            {"last_error_date": int(self.hook.failed_at), "last_error_message": self.hook.error}
+            if self.hook.error
+            else {}
+        )
 
     async def _send_message(self, args: rules.Args) -> Json:
         chat = self._chat_of(args)

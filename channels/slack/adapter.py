@@ -1,4 +1,4 @@
-"""Implements the Slack channel: receives events through Socket Mode, and calls the Web API."""
+"""Implements the Slack channel: receives events through Socket Mode or a webhook, and calls the Web API."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from bot.text import clean
 from bot.words import paragraph, say, sentence
 from channels.slack import content, files, render, web_api
 from channels.slack import inbound as incoming
-from channels.slack.events import SocketConnection
+from channels.slack.events import HttpEvents, SocketConnection
 from channels.slack.manifest import SlackSettings, is_direct
 
 CALL_SECONDS = 20.0  # Timeout in seconds of a Web API call
@@ -90,7 +90,7 @@ class SlackChannel(Channel):
         self._call_seconds = CALL_SECONDS * outside.pace
         self._session: aiohttp.ClientSession | None = None
         self._started: _Workspace | None = None
-        self._events: SocketConnection | None = None
+        self._events: SocketConnection | HttpEvents | None = None
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         """One lock per channel id. It keeps the channel's messages in order while the names of people are looked up."""
         self._response_urls: OrderedDict[str, str] = OrderedDict()
@@ -109,7 +109,7 @@ class SlackChannel(Channel):
         try:
             with web_api.raised_as(web_api.call_error):
                 self._started = await self._sign_in(intake)
-                self._events = self._make_events(self._started.client)
+                self._events = self._make_events(self._started)
                 await self._events.start()
         except (errors.ShipmateError, asyncio.CancelledError):
             await self.stop()
@@ -140,15 +140,18 @@ class SlackChannel(Channel):
         people, streams = web_api.People(client, log, clock), render.Streams(client, clock)
         return _Workspace(client, intake, me, people, streams)
 
-    def _make_events(self, client: web_api.WebClient) -> SocketConnection:
+    def _make_events(self, workspace: _Workspace) -> SocketConnection | HttpEvents:
         app = AsyncApp(
             name="shipmate",
-            client=client,
-            logger=client.logger,
+            client=workspace.client,
+            logger=workspace.client.logger,
             before_authorize=self._process,
             ssl_check_enabled=False,
-            request_verification_enabled=False,  # events through sockets are not signed
+            request_verification_enabled=False,  # `HttpEvents` has verified the signature already
         )
+        if (webhook := self._settings.webhook) is not None:
+            secret = self._settings.signing_secret or ""
+            return HttpEvents(app, secret, webhook, self._outside, keep_dead_letter=self._keep_dead_letter)
         return SocketConnection(app, self._settings.app_token or "", self._outside)
 
     async def pause(self) -> None:

@@ -30,16 +30,23 @@ _INSTALL = "then install the app again"
 _APP_OF_TOKEN = re.compile(r"xapp-\d+-(A[A-Z0-9]+)-")
 
 
-def app_manifest(name: str) -> dict[str, Any]:
-    """Return a manifest for an app with this name and the scopes that Shipmate uses. A manifest cannot create the app token
-    (scope `connections:write`), so the operator creates this token by hand.
+def app_manifest(name: str, posts_to: str | None = None) -> dict[str, Any]:
+    """Return a manifest for an app with this name and the scopes that Shipmate uses. The app posts events to the address
+    `posts_to`; None means Socket Mode.
+
+    A manifest cannot create the app token (scope `connections:write`), so the operator creates this token by hand.
     """
     made = tomllib.loads(_MANIFEST)
-    features = made["features"]
+    features, settings = made["features"], made["settings"]
     made["display_information"]["name"] = features["bot_user"]["display_name"] = name[:35] or "Shipmate"
     # If a person taps a suggested prompt, Slack sends the prompt as the person's message.
     starts = [say(f"start.{one}") for one in EXAMPLES]
     features["agent_view"]["suggested_prompts"] = [{"title": words, "message": words} for words in starts]
+    settings["socket_mode_enabled"] = posts_to is None
+    if posts_to is not None:
+        features["slash_commands"][0]["url"] = posts_to
+        settings["interactivity"]["request_url"] = posts_to
+        settings["event_subscriptions"]["request_url"] = posts_to
     return made
 
 
@@ -52,8 +59,13 @@ async def examine(settings: SlackSettings) -> Examination:
         return Examination((Finding("slack tokens", "wrong", "botToken and appToken are swapped", remedy),))
     try:
         bot = await ask(f"{root}/auth.test", token=bot_token)
-        app = await ask(f"{root}/apps.connections.open", token=app_token)
-        findings = [*_of_bot_token(bot), _of_app_token(app)]
+        findings = _of_bot_token(bot)
+        if settings.webhook is None:
+            findings.append(_of_app_token(await ask(f"{root}/apps.connections.open", token=app_token)))
+        else:
+            where = f'"Event Subscriptions", "Interactivity & Shortcuts" and "Slash Commands" {_PAGES}'
+            found = f"not asked: see that {settings.webhook.url} stands in {where}"
+            findings.append(Finding("slack webhook", "ok", found))
         if all(one.verdict == "ok" for one in findings if one.part.endswith("Token")):
             form = {"bot": str(bot.body["bot_id"])}
             made = (await ask(f"{root}/bots.info", token=bot_token, form=form)).body.get("bot")

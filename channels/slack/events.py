@@ -1,23 +1,29 @@
-"""Receives Slack's events through Socket Mode. Each payload is passed to bolt."""
+"""Receives Slack's events through Socket Mode, or as signed HTTP requests. Each payload is passed to bolt."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 import aiohttp
+from aiohttp import web
 from slack_bolt.adapter.socket_mode.async_internals import run_async_bolt_app, send_async_response
 from slack_bolt.app.async_app import AsyncApp
+from slack_bolt.request.async_request import AsyncBoltRequest
+from slack_sdk.signature import SignatureVerifier
 from slack_sdk.socket_mode.aiohttp import SocketModeClient
 from slack_sdk.socket_mode.async_client import AsyncBaseSocketModeClient
 from slack_sdk.socket_mode.request import SocketModeRequest
 
 from bot import errors
 from bot.contracts.base import Json
-from bot.contracts.channel import LOOPBACK, ChannelDeps, Health
+from bot.contracts.channel import LOOPBACK, ChannelDeps, Health, Webhook
 from bot.contracts.environment import cancel_all
+from channels.http_api import RETRY, WebhookServer
 from channels.slack import web_api
 
 PING_SECONDS = 10.0
@@ -32,6 +38,9 @@ _REASONS = {
     "too_many_websockets": "other programs hold all the sockets of this app (too_many_websockets)",
     "link_disabled": "Socket Mode is switched off in the settings of this app (link_disabled)",
 }
+STAMP, SIGNATURE = "X-Slack-Request-Timestamp", "X-Slack-Signature"
+FRESH_SECONDS = 300.0  # Max age in seconds of a signature
+UNSIGNED = "requests come that are not signed with channels.slack.signingSecret, and none that are"
 
 
 class SocketConnection(SocketModeClient):
@@ -167,3 +176,81 @@ class SocketConnection(SocketModeClient):
         if self.current_session is not None:
             await self.current_session.close()
         await self.aiohttp_client_session.close()
+
+
+class HttpEvents:
+    """Webhook for Slack's events. A request needs Slack's signature, and is acknowledged after its event is on disk."""
+
+    def __init__(
+        self,
+        app: AsyncApp,
+        signing_secret: str,
+        webhook: Webhook,
+        around: ChannelDeps,
+        *,
+        keep_dead_letter: Callable[[Any, str], Awaitable[None]],
+    ) -> None:
+        self._app = app
+        self._verifier = SignatureVerifier(signing_secret, around.clock)  # type: ignore[arg-type]
+        self._keep_dead_letter = keep_dead_letter
+        self._clock, self._log = around.clock, around.log
+        self._server = WebhookServer("slack", webhook, around, admits=self._admits, take=self._receive)
+        self._signed = False  # True once a request has had a valid signature
+        self._trouble = ""
+        self.start, self.close = self._server.start, self._server.stop
+
+    def health(self) -> Health:
+        """Return the webhook's health. It has no time of the last event, because a quiet workspace sends no events."""
+        return Health(self._server.up, None, self._trouble)
+
+    def renew(self) -> None:
+        """Do nothing, because a webhook has no connection to renew."""
+
+    def _admits(self, headers: Mapping[str, str]) -> bool:
+        """Return True if the headers contain a signature that is at most `FRESH_SECONDS` old. It is verified only later."""
+        stamp = headers.get(STAMP, "")
+        fresh = stamp.isdecimal() and len(stamp) < 20 and abs(self._clock.now() - int(stamp)) <= FRESH_SECONDS
+        return fresh and headers.get(SIGNATURE, "").startswith("v0=")
+
+    async def _receive(self, request: web.Request) -> web.Response:
+        body = await request.read()
+        try:
+            signed = self._verifier.is_valid_request(body, dict(request.headers))
+        except (TypeError, ValueError):  # the signature header or the body is malformed
+            signed = False
+        if not signed:
+            if not self._signed and not self._trouble:
+                self._trouble = UNSIGNED
+                self._log.write("channel", f"Slack: {UNSIGNED}", level="warn", channel="slack")
+            return web.Response(status=401)
+        self._signed, self._trouble = True, ""
+        try:
+            return await self._dispatch(body, request.content_type)
+        except (errors.ShipmateError, OSError) as error:
+            kind = type(error).__name__
+            self._log.write("channel", "An event of Slack was not confirmed", level="warn", error=kind)
+            return web.Response(status=503, headers=RETRY)
+
+    async def _dispatch(self, body: bytes, content_type: str) -> web.Response:
+        """Pass a request to bolt as if it had come through Socket Mode. If bolt read the HTTP request itself, it would
+        misread a slash command that contains the word `payload`.
+        """
+        try:
+            # An event is sent as JSON, a slash command as a form, and a button press as a form that contains JSON.
+            words = body.decode()
+            form = dict(
+                parse_qsl(words, keep_blank_values=True) if content_type != "application/json" else ()
+            )
+            is_form = "command" in form or "ssl_check" in form
+            payload = form if is_form else json.loads(form.get("payload", words))
+            request = AsyncBoltRequest(mode="socket_mode", body=payload)
+            kind = payload.get("type")
+        except (TypeError, ValueError, KeyError, AttributeError, RecursionError):
+            await self._keep_dead_letter(body.decode(errors="replace"), "the request is malformed")
+            return web.Response()
+        if "ssl_check" in payload:
+            return web.Response()
+        if kind == "url_verification":
+            return web.Response(text=str(payload.get("challenge", "")))
+        answer = await self._app.async_dispatch(request)
+        return web.Response(status=answer.status, text=answer.body)

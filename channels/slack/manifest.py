@@ -17,6 +17,7 @@ from bot.contracts.channel import (
     Pace,
     Streaming,
     TokenForm,
+    Webhook,
 )
 from bot.words import sentence
 from channels import ChatKeys, lazy
@@ -36,6 +37,10 @@ class SlackSettings(ChannelSettings):
     """Bot token (`xoxb-…`). Default: `${SLACK_BOT_TOKEN}`."""
     app_token: str | None = None
     """App token (`xapp-…`) with `connections:write`, for Socket Mode. Default: `${SLACK_APP_TOKEN}`."""
+    webhook: Webhook | None = None
+    """Receive events over HTTP. Default: through Socket Mode, which needs no address that Slack can reach."""
+    signing_secret: str | None = None
+    """Signing secret of the app. Slack signs the events for the webhook with it. Default: `${SLACK_SIGNING_SECRET}`."""
     base_url: str = "https://slack.com/api/"
     """Address of the Web API."""
     allow: list[str] = Field(default_factory=list)
@@ -66,13 +71,17 @@ def is_direct(channel: str) -> bool:
     return channel.startswith("D")
 
 
-def _connect(name: str) -> str:
-    manifest = lazy("channels.slack.app:app_manifest")(name)
+def _connect(name: str, posts_to: str | None) -> str:
+    manifest = lazy("channels.slack.app:app_manifest")(name, posts_to)
+    secret = (
+        "make an app-level token with\nconnections:write (Basic Information)."
+        if posts_to is None
+        else "take the Signing Secret\n(Basic Information)."
+    )
     return (
         "For Slack, make an app at https://api.slack.com/apps (Create New App, From a manifest) of this:\n\n"
         f"{json.dumps(manifest, indent=2, ensure_ascii=False)}\n\n"
-        f"Install it and take the Bot User OAuth Token (OAuth & Permissions); make an app-level token with\n"
-        "connections:write (Basic Information). "
+        f"Install it and take the Bot User OAuth Token (OAuth & Permissions); {secret} "
         "Your own id is in your profile, at Copy member ID."
     )
 
@@ -85,9 +94,11 @@ MANIFEST = Manifest(
     decode=decode,
     buttons=True,
     tokens=("bot_token", "app_token"),
+    webhook_tokens=("bot_token", "signing_secret"),
     token_forms={
         "bot_token": TokenForm(r"(?:xoxe\.)?xoxb-[\w.-]+", "xoxb-…"),
         "app_token": TokenForm(r"xapp-[\w.-]+", "xapp-…"),
+        "signing_secret": TokenForm(r"[0-9a-f]{32}", "32 of the digits 0 to f"),
     },
     valid_id=lambda value: _ID.fullmatch(value) is not None,
     where_id=sentence("operators.id_slack"),

@@ -1,4 +1,4 @@
-"""Implements the Telegram channel: receives updates by long polling, and calls the Bot API."""
+"""Implements the Telegram channel: receives updates by long polling or a webhook, and calls the Bot API."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from channels import approval_buttons
 from channels.telegram import bot_api, render
 from channels.telegram.inbound import is_inside
 from channels.telegram.manifest import TelegramSettings, encode, valid_id
-from channels.telegram.updates import GroupMigrations, UpdatePoller
+from channels.telegram.updates import GroupMigrations, UpdatePoller, UpdateWebhook
 
 LIMIT = 4096  # Max UTF-16 code units of a message
 ENTITIES = 100  # Max entities (formatted spans) of a message
@@ -86,13 +86,14 @@ class TelegramChannel(Channel):
 
     def __init__(self, settings: TelegramSettings, around: ChannelDeps, *, patience: float = 20.0) -> None:
         self._token = settings.bot_token or ""
+        self._webhook = settings.webhook
         self._around, self._log = around, around.log
         self._patience = patience
         self._bot: bot_api.Bot | None = None
         self._intake: Intake | None = None
         self._make_bot = partial(bot_api.connect, self._token, settings.base_url, patience, around.pace)
         self._proofs = asyncio.Semaphore(PROOFS)
-        self._updates: UpdatePoller | None = None
+        self._updates: UpdatePoller | UpdateWebhook | None = None
         self._frozen: dict[str, float] = {}
         """Time (monotonic seconds) until which Telegram forbids calls for a chat, by chat id."""
         self._migrations = GroupMigrations(around.home, around.disk, around.log)
@@ -110,8 +111,11 @@ class TelegramChannel(Channel):
             with _connecting():
                 await bot.initialize()
             await self._set_menus(bot)
-            self._bot = bot
-            self._updates = UpdatePoller(bot, intake, self._around, self._migrations, self._patience)
+            self._bot, parts = bot, (bot, intake, self._around, self._migrations)
+            if self._webhook is not None:
+                self._updates = UpdateWebhook(*parts, self._webhook)
+            else:
+                self._updates = UpdatePoller(*parts, self._patience)
             with _connecting():
                 await self._updates.start()
             undo.pop_all()

@@ -35,11 +35,25 @@ async def examine(settings: TelegramSettings) -> Examination:
         return unreachable("telegram", settings.base_url, error)
     findings = [Finding("telegram botToken", "ok", f"@{bot.get('username')}"), *_of_groups(bot)]
     findings += [one for group, place in zip(groups, places, strict=True) for one in _of_group(group, place)]
-    if isinstance(hook, dict) and hook.get("url"):
+    own = settings.webhook.url if settings.webhook is not None else None
+    if own is not None:
+        findings.append(_of_webhook(own, _object(hook)))
+    elif isinstance(hook, dict) and hook.get("url"):
         found = "messages go to a webhook of another program, which `shipmate run` removes"
         findings.append(Finding("telegram webhook", "warn", found, "stop that program, or use another bot"))
     findings.append(Finding("telegram link", "ok", f"https://t.me/{bot.get('username')}"))
     return Examination(tuple(findings), me.time)
+
+
+def _of_webhook(own: str, hook: Mapping[str, Any]) -> Finding:
+    part, said = "telegram webhook", str(hook.get("last_error_message", ""))[:200]
+    if hook.get("url") not in {own, "", None}:
+        found = "messages go to a webhook of another program, whose place `shipmate run` takes"
+        return Finding(part, "warn", found, "stop that program, or use another bot")
+    if hook.get("pending_update_count") and said:
+        remedy = "see that the load balancer passes requests on, while `shipmate run` runs"
+        return Finding(part, "warn", f"posts wait that did not arrive at {own}: {said}", remedy)
+    return Finding(part, "ok", f"nothing waits for {own}")
 
 
 def _of_groups(bot: Mapping[str, Any]) -> tuple[Finding, ...]:

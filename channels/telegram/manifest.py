@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import re
+from typing import Self
 from urllib.parse import urlsplit
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
-from bot.contracts.channel import ChannelSettings, Claim, EditPace, Manifest, Pace, Streaming, TokenForm
+from bot.contracts.channel import (
+    ChannelSettings,
+    Claim,
+    EditPace,
+    Manifest,
+    Pace,
+    Streaming,
+    TokenForm,
+    Webhook,
+)
 from bot.words import sentence
 from channels import ChatKeys, lazy
 
+PLATFORM = "https://api.telegram.org"
+PORTS = (443, 80, 88, 8443)  # Ports to which Telegram can post
 _ID = re.compile(r"-?[1-9][0-9]{0,18}")
 
 
@@ -19,12 +31,23 @@ class TelegramSettings(ChannelSettings):
 
     bot_token: str | None = Field(default=None, repr=False)
     """Bot token from @BotFather. Default: `${TELEGRAM_BOT_TOKEN}`."""
-    base_url: str = "https://api.telegram.org"
+    webhook: Webhook | None = None
+    """Receive updates over HTTP. Default: by polling, which needs no address that Telegram can reach."""
+    base_url: str = PLATFORM
     """Address of the Bot API. Methods are under `<baseUrl>/bot<token>/`, files under `<baseUrl>/file/bot<token>/`."""
     allow: list[str] = Field(default_factory=list)
     """Ids of people, groups and channels that may talk to the bot; `*` allows everyone. `shipmate allow` adds ids here."""
     streaming: Streaming = Streaming()
     """Settings for unfinished answers and progress that are shown while the bot works."""
+
+    @model_validator(mode="after")
+    def _reachable(self) -> Self:
+        if self.webhook is not None and self.base_url == PLATFORM:
+            parts = urlsplit(self.webhook.url)
+            if parts.scheme != "https" or (parts.port or 443) not in PORTS:
+                ports = ", ".join(map(str, PORTS))
+                raise ValueError(f"webhook.url must be an https:// address with one of the ports {ports}")
+        return self
 
     @field_validator("base_url")
     @classmethod
@@ -70,7 +93,9 @@ MANIFEST = Manifest(
     claim=Claim(
         invite=lazy("channels.telegram.examination:invite"), look=lazy("channels.telegram.examination:look")
     ),
-    connect=lambda _name: "For Telegram, write /newbot to @BotFather and take the token that it gives you.",
+    connect=lambda _name, _posts_to: (
+        "For Telegram, write /newbot to @BotFather and take the token that it gives you."
+    ),
     rules=(
         "Telegram shows Markdown: **bold**, *italics*, ~~strikethrough~~, ||spoilers||, `code`, fenced code with its "
         "language, [links](https://…), lists, tasks (- [x]), > quotes. Headings become bold lines, tables monospaced text; "

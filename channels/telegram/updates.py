@@ -1,5 +1,5 @@
-"""Receives Telegram's updates by long polling. Each update is confirmed to Telegram after the gateway has written it to disk.
-Updates are in order within each chat. An unreadable update becomes a dead letter.
+"""Receives Telegram's updates by long polling or through a webhook. Each update is confirmed to Telegram after the gateway has
+written it to disk. Updates are in order within each chat. An unreadable update becomes a dead letter.
 """
 
 from __future__ import annotations
@@ -7,7 +7,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import hmac
 import json
+import secrets
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,14 +17,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, TypeGuard
 
-from telegram.error import Conflict, InvalidToken, TelegramError
+from aiohttp import web
+from telegram.error import BadRequest, Conflict, InvalidToken, TelegramError
 
 from bot import errors
 from bot.contracts.base import Json
-from bot.contracts.channel import ChannelDeps, Health, Intake
-from bot.contracts.environment import Disk, Log
+from bot.contracts.channel import ChannelDeps, Health, Intake, Webhook
+from bot.contracts.environment import Disk, Log, cancel_all
 from bot.contracts.identity import ChatKey
 from bot.contracts.messages import Inbound
+from channels.http_api import RETRY, WebhookServer
 from channels.telegram import bot_api, inbound
 from channels.telegram.manifest import decode, encode, valid_id
 
@@ -34,25 +38,6 @@ first edit always counts.
 """
 TRIES = 3
 """Max attempts to process an update that causes unexpected errors. Then the update is stored as a dead letter and skipped."""
-HOLD = 10  # Seconds that Telegram waits for an update before it answers a poll
-LATE = 5.0  # Seconds after `HOLD` at which an unanswered poll times out
-FAREWELL = 3.0
-"""Timeout in seconds of the last confirmation when polling stops. Telegram sends unconfirmed updates again, and the gateway
-drops the duplicates.
-"""
-LONGEST_PAUSE = 3.0
-"""Max seconds between two polls after a failure. The pause is short, because no updates arrive meanwhile."""
-REFUSED_PAUSE = 30.0  # Max seconds between two polls while Telegram refuses the token
-DISK_PAUSE = 0.5
-"""Max seconds between two polls while no update can be written to disk. The pause is short, because a request to stop a turn
-needs no disk and must arrive.
-"""
-LONGEST_RETRY_AFTER = 600.0
-"""Max seconds of a wait for `retry_after`, because no updates arrive during the wait."""
-CALM = 30.0
-"""A conflict has ended if Telegram reports none for this many seconds. The other process may pause between its polls."""
-CONTESTED = 30.0
-"""Seconds of conflict after which the channel counts as disconnected. At a restart, two processes overlap for less time."""
 _PASSING = (errors.ShipmateError, OSError, MemoryError)  # Errors that the update did not cause
 
 
@@ -74,20 +59,17 @@ class _Update:
         return int(self.raw["update_id"])
 
 
-class UpdatePoller:
-    """Polls for updates and passes them to the gateway. `patience` is the timeout in seconds of a request."""
+@dataclass(eq=False)
+class UpdateReceiver:
+    """Base class of polling and the webhook: passes updates to the gateway."""
 
-    def __init__(
-        self,
-        bot: bot_api.Bot,
-        intake: Intake,
-        around: ChannelDeps,
-        migrations: GroupMigrations,
-        patience: float,
-    ) -> None:
-        self._bot, self._intake, self._migrations = bot, intake, migrations
-        self._clock, self._log, self._rng = around.clock, around.log, around.rng
-        self._patience = patience
+    bot: bot_api.Bot
+    intake: Intake
+    around: ChannelDeps
+    migrations: GroupMigrations
+
+    def __post_init__(self) -> None:
+        self._clock, self._log = self.around.clock, self.around.log
         self._said: OrderedDict[tuple[str, str | None], str] = OrderedDict()
         """Digest of the stored content of each message, by chat and message id."""
         self._albums: OrderedDict[str, Inbound] = OrderedDict()
@@ -96,8 +78,135 @@ class UpdatePoller:
         self._stopping = False
         """If True, updates that are being processed are finished, and no other update is processed."""
         self._connected = True
-        self._heard = self._clock.now()  # Time (epoch seconds) of Telegram's last response
+        self._heard = self._clock.now()
+        """Time (epoch seconds) of Telegram's last response or post."""
         self._trouble = ""
+
+    def _report(self, trouble: str, level: Literal["warn", "error"] = "warn") -> None:
+        """Log a trouble once when it begins and once when it ends."""
+        if trouble != self._trouble:
+            words = f"Telegram: {trouble or 'all is well again'}"
+            self._log.write("channel", words, level=level if trouble else "info", channel="telegram")
+        self._trouble = trouble
+
+    async def _take(self, raws: Iterable[Json]) -> tuple[set[int], BaseException | None]:
+        """Pass updates to the gateway, several chats at a time. Return the ids of the finished updates. Telegram must send
+        the others again; the exception (`errors.StorageError` or `NotTaken`) says why they failed.
+        """
+        ordered = sorted(raws, key=lambda raw: int(raw["update_id"]))
+        try:
+            await self.migrations.read(ordered)
+        except errors.StorageError as error:
+            return set(), error
+        chats: dict[ChatKey | None, list[_Update]] = {}
+        for raw in ordered:
+            update = self._read(raw)
+            said = update.inbound
+            chats.setdefault(said.chat_key if said is not None else None, []).append(update)
+            if update.album is not None and said is not None and said.addressed != "chat":
+                _remember(self._albums, update.album, said)
+        taken: set[int] = set()
+        ends = await asyncio.gather(*(self._take_chat(updates, taken) for updates in chats.values()))
+        return taken, next(filter(None, ends), None)
+
+    def _read(self, raw: Json) -> _Update:
+        try:
+            found = inbound.read(raw, self.bot, self._clock.now())
+        except inbound.Unreadable as exc:
+            return _Update(raw, fault=f"an update that cannot be read: {exc}")
+        if found is None:
+            return _Update(raw)
+        return _Update(raw, self.migrations.here(found), inbound.album(raw) if found.of_album else None)
+
+    async def _take_chat(self, updates: Sequence[_Update], taken: set[int]) -> BaseException | None:
+        """Process one chat's updates in order, and return the first failure. After a failure, only updates that stop a turn are
+        processed, so that no message overtakes another.
+        """
+        failed: BaseException | None = None
+        for one in updates:
+            if failed is not None and not (one.inbound is not None and one.inbound.is_stop):
+                continue
+            (failure,) = await asyncio.gather(self._take_one(one), return_exceptions=True)
+            expected = isinstance(failure, _PASSING) or not isinstance(failure, Exception)
+            if failure is not None and not expected:
+                self._attempts[one.id] += 1
+                if self._attempts[one.id] >= TRIES:
+                    reason = f"an update that cannot be taken in: {type(failure).__name__}"
+                    (failure,) = await asyncio.gather(self._keep(one, reason), return_exceptions=True)
+            if failure is None:
+                taken.add(one.id)
+                self._attempts.pop(one.id, None)
+            elif failed is None:
+                known = isinstance(failure, errors.StorageError) or not isinstance(failure, Exception)
+                failed = (
+                    failure if known else NotTaken(f"an update is not taken in ({type(failure).__name__})")
+                )
+            if self._stopping:
+                break
+        return failed
+
+    async def _take_one(self, update: _Update) -> None:
+        if update.fault:
+            await self._keep(update, update.fault)
+        if (said := update.inbound) is None:
+            return
+        if update.album is not None and said.addressed == "chat" and update.album in self._albums:
+            said = said.model_copy(update={"addressed": self._albums[update.album].addressed})
+        parts = (*said.attachments, *said.brought, *said.links)
+        content = "\0".join([said.text, *(one.model_dump_json() for one in parts)])
+        message = (said.chat_id, said.message_id)
+        digest = hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()
+        if said.kind == "edit" and self._said.get(message) == digest:
+            return  # an edit without new content, such as a link preview that Telegram added
+        if await self.intake.accept(said) and said.kind in {"message", "edit"}:
+            _remember(self._said, message, digest)
+
+    async def _keep(self, update: _Update, reason: str) -> None:
+        key = f"telegram:{self.bot.id}:update:{update.id}"
+        await self.intake.keep_dead_letter("telegram", key, json.dumps(update.raw), reason)
+
+
+def _remember(memory: OrderedDict[Any, Any], key: object, value: object) -> None:
+    memory[key] = value
+    memory.move_to_end(key)
+    if len(memory) > REMEMBERED:
+        memory.popitem(last=False)
+
+
+def has_id(raw: object) -> TypeGuard[Json]:
+    """Return True for an update that has an id. Without an id, an update cannot be confirmed."""
+    return isinstance(raw, dict) and type(raw.get("update_id")) is int
+
+
+# -- long polling --------------------------------------------------------------------------------------------------
+
+HOLD = 10  # Seconds that Telegram waits for an update before it answers a poll
+LATE = 5.0  # Seconds after `HOLD` at which an unanswered poll times out
+FAREWELL = 3.0
+"""Timeout in seconds of the last confirmation when polling stops. Telegram sends unconfirmed updates again, and the gateway
+drops the duplicates.
+"""
+LONGEST_PAUSE = 3.0
+"""Max seconds between two polls after a failure. The pause is short, because no updates arrive meanwhile."""
+REFUSED_PAUSE = 30.0  # Max seconds between two polls while Telegram refuses the token
+DISK_PAUSE = 0.5
+"""Max seconds between two polls while no update can be written to disk. The pause is short, because a request to stop a turn
+needs no disk and must arrive.
+"""
+LONGEST_RETRY_AFTER = 600.0
+"""Max seconds of a wait for `retry_after`, because no updates arrive during the wait."""
+CALM = 30.0
+"""A conflict has ended if Telegram reports none for this many seconds. The other process may pause between its polls."""
+CONTESTED = 30.0
+"""Seconds of conflict after which the channel counts as disconnected. At a restart, two processes overlap for less time."""
+
+
+@dataclass(eq=False)
+class UpdatePoller(UpdateReceiver):
+    patience: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         self._failures = 0
         self._conflict: tuple[float, float] | None = None
         """Times (monotonic seconds) of the first and the last conflict with another process that polls with the same token.
@@ -111,7 +220,7 @@ class UpdatePoller:
 
     async def start(self) -> None:
         """Remove a webhook, keep its pending updates, and begin to poll. Raises `TelegramError`."""
-        await self._bot.call("deleteWebhook", {"drop_pending_updates": False})
+        await self.bot.call("deleteWebhook", {"drop_pending_updates": False})
         self._task = asyncio.create_task(self._run(), name="telegram poll")
 
     def health(self) -> Health:
@@ -177,7 +286,7 @@ class UpdatePoller:
     async def _poll(self, hold: int, limit: int = 100) -> list[Json]:
         offset = self._offset
         fields = {"timeout": hold, "limit": limit, "allowed_updates": list(inbound.HANDLED), "offset": offset}
-        found = await self._bot.call("getUpdates", fields, seconds=hold + min(self._patience, LATE))
+        found = await self.bot.call("getUpdates", fields, seconds=hold + min(self.patience, LATE))
         if not isinstance(found, list) or not all(map(has_id, found)):
             raise bot_api.OutcomeUnknown("getUpdates answered without a list of updates")
         self._confirmed = offset
@@ -207,102 +316,122 @@ class UpdatePoller:
             self._connected = False
         self._report(trouble, "error" if isinstance(error, NotTaken) else "warn")
         self._failures = min(self._failures + 1, 10)
-        return max(wait, min(longest, 2.0 ** (self._failures - 1) * (1 + self._rng.random() / 4)))
+        return max(wait, min(longest, 2.0 ** (self._failures - 1) * (1 + self.around.rng.random() / 4)))
 
-    def _report(self, trouble: str, level: Literal["warn", "error"] = "warn") -> None:
-        """Log a trouble once when it begins and once when it ends."""
-        if trouble != self._trouble:
-            words = f"Telegram: {trouble or 'all is well again'}"
-            self._log.write("channel", words, level=level if trouble else "info", channel="telegram")
-        self._trouble = trouble
 
-    async def _take(self, raws: Iterable[Json]) -> tuple[set[int], BaseException | None]:
-        """Pass updates to the gateway, several chats at a time. Return the ids of the finished updates. Telegram must send
-        the others again; the exception (`errors.StorageError` or `NotTaken`) says why they failed.
+# -- webhook -------------------------------------------------------------------------------------------------------
+
+LOOK_EVERY = 15.0  # Seconds between requests that ask Telegram whether its posts arrive
+SECRET = "X-Telegram-Bot-Api-Secret-Token"  # noqa: S105  the name of a header
+
+
+@dataclass(eq=False)
+class UpdateWebhook(UpdateReceiver):
+    """Receives the updates that Telegram posts. Telegram posts a chat's next message only after the bot confirms the previous
+    one.
+
+    Each start creates a new secret, which each post must contain. If several hosts run the bot, only the host that started
+    last accepts posts.
+    """
+
+    webhook: Webhook
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._url = self.webhook.url
+        self._secret = ""
+        self._server = WebhookServer(
+            "telegram", self.webhook, self.around, admits=self._admits, take=self._receive
+        )
+        self._connected = False
+        self._taken_at = self._heard  # Time (epoch seconds) of the last post that was confirmed
+        self._watching: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Start the server and register its address. Raises `errors.ConfigError` if Telegram rejects the address,
+        `TelegramError` if Telegram cannot be reached, and the exceptions of `WebhookServer.start`.
         """
-        ordered = sorted(raws, key=lambda raw: int(raw["update_id"]))
+        await self._server.start()
         try:
-            await self._migrations.read(ordered)
-        except errors.StorageError as error:
-            return set(), error
-        chats: dict[ChatKey | None, list[_Update]] = {}
-        for raw in ordered:
-            update = self._read(raw)
-            said = update.inbound
-            chats.setdefault(said.chat_key if said is not None else None, []).append(update)
-            if update.album is not None and said is not None and said.addressed != "chat":
-                _remember(self._albums, update.album, said)
-        taken: set[int] = set()
-        ends = await asyncio.gather(*(self._take_chat(updates, taken) for updates in chats.values()))
-        return taken, next(filter(None, ends), None)
+            await self._register()
+        except TelegramError as error:
+            await self._server.stop()
+            if not isinstance(error, BadRequest) or bot_api.refused_for(error, "resolve"):
+                raise
+            raise errors.ConfigError(
+                f"channels.telegram.webhook.url: Telegram does not take it ({error.message}); set another one"
+            ) from None
+        self._connected = True
+        self._watching = asyncio.create_task(self._watch(), name="telegram webhook")
 
-    def _read(self, raw: Json) -> _Update:
-        try:
-            found = inbound.read(raw, self._bot, self._clock.now())
-        except inbound.Unreadable as exc:
-            return _Update(raw, fault=f"an update that cannot be read: {exc}")
-        if found is None:
-            return _Update(raw)
-        return _Update(raw, self._migrations.here(found), inbound.album(raw) if found.of_album else None)
+    async def renew(self) -> None:
+        """Register the address again with a new secret. Telegram then forgets earlier failures."""
+        if self._server.up:
+            with contextlib.suppress(TelegramError):
+                await self._register()
 
-    async def _take_chat(self, updates: Sequence[_Update], taken: set[int]) -> BaseException | None:
-        """Process one chat's updates in order, and return the first failure. After a failure, only updates that stop a turn are
-        processed, so that no message overtakes another.
-        """
-        failed: BaseException | None = None
-        for one in updates:
-            if failed is not None and not (one.inbound is not None and one.inbound.is_stop):
+    async def stop(self) -> None:
+        """Accept no more posts. Telegram keeps the updates until the next start."""
+        self._stopping = True
+        if self._watching is not None:
+            await cancel_all([self._watching])
+        await self._server.stop()
+
+    def health(self) -> Health:
+        up = self._server.up
+        return Health(self._connected and up, self._heard, self._trouble if up else "stopped")
+
+    async def _register(self) -> None:
+        self._secret = secrets.token_hex(32)
+        fields = {"url": self._url, "secret_token": self._secret, "allowed_updates": list(inbound.HANDLED)}
+        await self.bot.call("setWebhook", fields)
+
+    async def _watch(self) -> None:
+        while True:
+            await self._clock.sleep(LOOK_EVERY)
+            try:
+                info = await self.bot.call_object("getWebhookInfo", {})
+            except TelegramError as error:
+                self._connected = False
+                self._report(f"cannot be reached ({bot_api.said(error)})")
                 continue
-            (failure,) = await asyncio.gather(self._take_one(one), return_exceptions=True)
-            expected = isinstance(failure, _PASSING) or not isinstance(failure, Exception)
-            if failure is not None and not expected:
-                self._attempts[one.id] += 1
-                if self._attempts[one.id] >= TRIES:
-                    reason = f"an update that cannot be taken in: {type(failure).__name__}"
-                    (failure,) = await asyncio.gather(self._keep(one, reason), return_exceptions=True)
-            if failure is None:
-                taken.add(one.id)
-                self._attempts.pop(one.id, None)
-            elif failed is None:
-                known = isinstance(failure, errors.StorageError) or not isinstance(failure, Exception)
-                failed = (
-                    failure if known else NotTaken(f"an update is not taken in ({type(failure).__name__})")
-                )
-            if self._stopping:
-                break
-        return failed
+            self._heard = self._clock.now()
+            trouble = ""
+            if info.get("url") != self._url:
+                trouble = "another program has taken this bot's updates"
+            elif self._trouble == NOT_WRITTEN:
+                continue
+            elif info.get("pending_update_count") and info.get("last_error_date", 0) > self._taken_at:
+                said = str(info.get("last_error_message", ""))[:200]
+                trouble = f"its posts do not arrive at {self._url} ({said})"
+            self._connected = not trouble
+            self._report(trouble)
 
-    async def _take_one(self, update: _Update) -> None:
-        if update.fault:
-            await self._keep(update, update.fault)
-        if (said := update.inbound) is None:
-            return
-        if update.album is not None and said.addressed == "chat" and update.album in self._albums:
-            said = said.model_copy(update={"addressed": self._albums[update.album].addressed})
-        parts = (*said.attachments, *said.brought, *said.links)
-        content = "\0".join([said.text, *(one.model_dump_json() for one in parts)])
-        message = (said.chat_id, said.message_id)
-        digest = hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()
-        if said.kind == "edit" and self._said.get(message) == digest:
-            return  # an edit without new content, such as a link preview that Telegram added
-        if await self._intake.accept(said) and said.kind in {"message", "edit"}:
-            _remember(self._said, message, digest)
+    def _admits(self, headers: Mapping[str, str]) -> bool:
+        given = headers.get(SECRET, "").encode("utf-8", "surrogateescape")
+        return self._secret != "" and hmac.compare_digest(given, self._secret.encode())
 
-    async def _keep(self, update: _Update, reason: str) -> None:
-        key = f"telegram:{self._bot.id}:update:{update.id}"
-        await self._intake.keep_dead_letter("telegram", key, json.dumps(update.raw), reason)
-
-
-def _remember(memory: OrderedDict[Any, Any], key: object, value: object) -> None:
-    memory[key] = value
-    memory.move_to_end(key)
-    if len(memory) > REMEMBERED:
-        memory.popitem(last=False)
-
-
-def has_id(raw: object) -> TypeGuard[Json]:
-    """Return True for an update that has an id. Without an id, an update cannot be confirmed."""
-    return isinstance(raw, dict) and type(raw.get("update_id")) is int
+    async def _receive(self, request: web.Request) -> web.Response:
+        try:
+            update = json.loads((await request.read()).decode(errors="replace"))
+        except (ValueError, RecursionError):
+            update = None
+        if not has_id(update):
+            self._log.write("channel", "Telegram posted no update", level="warn", channel="telegram")
+            return web.Response()  # confirm the post, because the same update would fail again
+        taken, failure = await self._take([update])
+        if isinstance(failure, errors.StorageError):
+            self._connected = True
+            self._report(NOT_WRITTEN)
+        elif failure is not None:
+            self._log.write("channel", f"Telegram: {failure}", level="error", channel="telegram")
+        if not taken:
+            return web.Response(status=503, headers=RETRY)
+        self._taken_at = self._clock.now()
+        if self._trouble == NOT_WRITTEN:
+            self._connected = True
+            self._report("")
+        return web.Response()
 
 
 # -- groups that became supergroups ---------------------------------------------------------------------------------

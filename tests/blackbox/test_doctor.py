@@ -105,7 +105,7 @@ async def test_what_does_not_answer_is_for_later(world: World) -> None:
 
 
 async def test_a_webhook_and_a_model_that_the_provider_lacks_are_named(world: World) -> None:
-    world.telegram.webhook = "https://elsewhere.example/hook"
+    world.telegram.hook.url = "https://elsewhere.example/hook"
     world.config["llm"]["model"] = "claude-none-1"
     found = await doctor(world, 78)
     assert found["telegram webhook"]["verdict"] == "warn"

@@ -117,6 +117,12 @@ def surroundings(folder: Path, clock: Clock | None = None) -> ChannelDeps:
     )
 
 
+def listening_port(around: ChannelDeps) -> int:
+    """Return the port on which a channel built with these dependencies waits for its platform's requests."""
+    assert isinstance(around.log, MemoryLog)
+    return next(int(entry.details["port"]) for entry in around.log.of("channel") if "port" in entry.details)
+
+
 class ChannelContract(abc.ABC):
     manifest: ClassVar[Manifest]
     addresses: ClassVar[st.SearchStrategy[dict[str, str]]]

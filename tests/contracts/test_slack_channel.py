@@ -8,14 +8,15 @@ from typing import Any, ClassVar
 import pytest
 from hypothesis import strategies as st
 
-from bot.contracts.channel import Channel
+from bot.contracts.channel import Channel, Webhook
 from bot.contracts.messages import OutgoingFile
+from bot.testing._slack_requests import SIGNING_SECRET
 from bot.testing.clock import FakeClock
 from bot.testing.intake import RecordingIntake
 from bot.testing.slack import SlackServer
 from channels.slack import render
 from channels.slack.manifest import MANIFEST, SlackSettings
-from tests.contracts.channel_contract import ChannelContract, surroundings
+from tests.contracts.channel_contract import ChannelContract, listening_port, surroundings
 from tests.contracts.channel_edits import EditsContract
 from tests.contracts.channel_files import DownloadsContract
 from tests.contracts.channel_sends_files import BYTES, SendsFilesContract
@@ -109,7 +110,27 @@ class SlackRig:
         return len(render.render(part)) <= 12_000
 
 
-class TestSlackChannel(SendsFilesContract, DownloadsContract, EditsContract, ChannelContract):
+class SlackWebhookRig(SlackRig):
+    """A Slack rig that receives events over HTTP instead of sockets."""
+
+    def build(self) -> Channel:
+        server = self.server
+        settings = SlackSettings(
+            bot_token=server.bot_token,
+            signing_secret=SIGNING_SECRET,
+            webhook=Webhook(url="https://bot.example.org/slack", port=0),
+            base_url=server.api_url,
+        )
+        return MANIFEST.build(settings, self.around)
+
+    async def again(self) -> None:
+        async with asyncio.timeout(90):
+            while self.server.unacked() and not self.clock.sleeping:  # noqa: ASYNC110 - a sleep begins without an event
+                await asyncio.sleep(0.001)
+        await self.clock.advance(66 if self.server.unacked() else 3)
+
+
+class _SlackContract(ChannelContract):
     manifest = MANIFEST
     addresses = st.fixed_dictionaries(
         {"channel": st.from_regex(r"[CDG][A-Z0-9]{2,12}", fullmatch=True)},
@@ -125,6 +146,8 @@ class TestSlackChannel(SendsFilesContract, DownloadsContract, EditsContract, Cha
 
     people = ("U0ADA", "W0GRACE")
 
+
+class TestSlackChannel(SendsFilesContract, DownloadsContract, EditsContract, _SlackContract):
     @pytest.fixture
     async def rig(self, tmp_path: Path) -> AsyncIterator[SlackRig]:
         clock = FakeClock()
@@ -145,3 +168,15 @@ class TestSlackChannel(SendsFilesContract, DownloadsContract, EditsContract, Cha
                 await asyncio.sleep(0.01)
         assert (await sending).message_id
         assert await rig.received() == [("one.csv", BYTES)]
+
+
+class TestSlackWebhook(_SlackContract):
+    @pytest.fixture
+    async def rig(self, tmp_path: Path) -> AsyncIterator[SlackRig]:
+        clock = FakeClock()
+        async with SlackServer(clock=clock) as server:
+            rig = SlackWebhookRig(tmp_path, server, clock)
+            await rig.channel.start(rig.intake)
+            await server.post_to(f"http://127.0.0.1:{listening_port(rig.around)}/slack")
+            yield rig
+            await rig.channel.stop()

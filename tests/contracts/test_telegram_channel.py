@@ -10,11 +10,13 @@ import pytest
 from hypothesis import strategies as st
 
 from bot import text
+from bot.contracts.channel import Webhook
 from bot.contracts.messages import OutgoingFile
+from bot.testing.clock import FakeClock
 from bot.testing.telegram import refusal
 from channels.telegram import render
 from channels.telegram.manifest import MANIFEST, TelegramSettings
-from tests.contracts.channel_contract import ChannelContract, surroundings
+from tests.contracts.channel_contract import ChannelContract, listening_port, surroundings
 from tests.contracts.channel_edits import EditsContract
 from tests.contracts.channel_files import DownloadsContract
 from tests.contracts.channel_sends_files import SendsFilesContract
@@ -28,9 +30,12 @@ class TelegramRig(Bed):
     """The Telegram channel with the real library, connected to the loopback server."""
 
     last: Any = None
+    webhook: Webhook | None = None
 
     def build(self, **_: Any) -> Any:
-        settings = TelegramSettings(bot_token=self.server.token, base_url=self.server.url)
+        settings = TelegramSettings(
+            bot_token=self.server.token, base_url=self.server.url, webhook=self.webhook
+        )
         self.around = surroundings(self.folder, self.clock)
         return MANIFEST.build(settings, self.around)
 
@@ -94,10 +99,22 @@ class TelegramRig(Bed):
         return text.utf16_len(shown.text) <= 4096 and len(shown.entities) <= 100
 
 
+class TelegramWebhookRig(TelegramRig):
+    """A Telegram rig that receives updates over a webhook instead of polling."""
+
+    webhook = Webhook(url="https://bot.example.org/telegram", port=0)
+
+    async def again(self) -> None:
+        clock = self.server.clock
+        assert isinstance(clock, FakeClock)
+        await self.until(lambda: len(self.server.updates) == 0 or clock.sleeping > 0)
+        await clock.advance(64)
+
+
 _IDS = st.integers(1, 2**52).flatmap(lambda number: st.sampled_from([str(number), str(-number)]))
 
 
-class TestTelegramChannel(SendsFilesContract, DownloadsContract, EditsContract, ChannelContract):
+class _TelegramContract(ChannelContract):
     manifest = MANIFEST
     addresses = st.fixed_dictionaries(
         {"chat_id": _IDS}, optional={"message_thread_id": st.integers(1, 2**31).map(str)}
@@ -110,11 +127,25 @@ class TestTelegramChannel(SendsFilesContract, DownloadsContract, EditsContract, 
 
     people = ("1001",)
 
+
+class TestTelegramChannel(SendsFilesContract, DownloadsContract, EditsContract, _TelegramContract):
     @pytest.fixture
     async def rig(self, tmp_path: Path) -> AsyncIterator[TelegramRig]:
         rig = TelegramRig(tmp_path)
         async with rig.server:
             rig.channel = rig.build()
             await rig.channel.start(rig.intake)
+            yield rig
+            await rig.channel.stop()
+
+
+class TestTelegramWebhook(_TelegramContract):
+    @pytest.fixture
+    async def rig(self, tmp_path: Path) -> AsyncIterator[TelegramRig]:
+        rig = TelegramWebhookRig(tmp_path)
+        async with rig.server:
+            rig.channel = rig.build()
+            await rig.channel.start(rig.intake)
+            rig.server.hook.front = listening_port(rig.around)
             yield rig
             await rig.channel.stop()

@@ -10,12 +10,14 @@ import pytest
 from pydantic import Field
 
 from bot import config
-from bot.contracts.channel import Channel, ChannelDeps, ChannelSettings, Manifest, TokenForm
+from bot.contracts.channel import Channel, ChannelDeps, ChannelSettings, Manifest, TokenForm, Webhook
 
 
 class PigeonSettings(ChannelSettings):
     wing_token: str | None = None
     beak_token: str | None = None
+    perch_secret: str | None = None
+    webhook: Webhook | None = None
     base_url: str = "https://pigeon.example/"
     allow: tuple[str, ...] = ()
 
@@ -39,6 +41,7 @@ MANIFESTS = {
         "pigeon",
         PigeonSettings,
         tokens=("wing_token", "beak_token"),
+        webhook_tokens=("wing_token", "perch_secret"),
         token_forms={
             "wing_token": TokenForm(r"wing-\w+", "wing-…"),
             "beak_token": TokenForm(r"beak-\w+", "beak-…"),

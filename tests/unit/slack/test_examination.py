@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bot.contracts.channel import Examination
+from bot.contracts.channel import Examination, Webhook
 from bot.testing.slack import APP_TOKEN, BOT_TOKEN, SlackServer
 from channels.slack.app import examine
 from channels.slack.manifest import SlackSettings
@@ -49,6 +49,18 @@ async def test_somebody_whom_slack_does_not_know_is_found(server: SlackServer) -
         "slack person U0TYPO": "wrong",
     }
     assert "member ID" in found["slack person U0TYPO"].remedy
+
+
+async def test_with_a_webhook_no_app_token_is_asked_for(server: SlackServer) -> None:
+    webhook = Webhook(url="https://bot.example.org/slack")
+    settings = SlackSettings(
+        bot_token=BOT_TOKEN, signing_secret="0" * 32, webhook=webhook, base_url=server.api_url
+    )
+    found = {one.part: one for one in (await examine(settings)).findings}
+    assert "slack appToken" not in found
+    assert webhook.url in found["slack webhook"].found
+    assert {one.verdict for one in found.values()} == {"ok"}
+    assert not server.called("apps.connections.open")
 
 
 @pytest.mark.parametrize("status", [429, 503])

@@ -80,8 +80,18 @@ def test_the_app_manifest_is_what_slack_takes() -> None:
     assert len(app_manifest("x" * 99)["display_information"]["name"]) == 35
 
 
-def test_the_instructions_name_the_scope_that_a_manifest_cannot_give() -> None:
-    assert "connections:write" in MANIFEST.connect("Shipmate")
+def test_the_app_manifest_of_a_webhook_names_its_address_everywhere() -> None:
+    address = "https://bot.example.org/slack"
+    app: dict[str, Any] = app_manifest("Shipmate", address)
+    assert app["settings"]["socket_mode_enabled"] is False
+    assert app["settings"]["event_subscriptions"]["request_url"] == address
+    assert app["settings"]["interactivity"]["request_url"] == address
+    assert [one["url"] for one in app["features"]["slash_commands"]] == [address]
+    words = MANIFEST.connect("Shipmate", address)
+    assert address in words
+    assert "Signing Secret" in words
+    assert "connections:write" not in words
+    assert "connections:write" in MANIFEST.connect("Shipmate", None)
 
 
 def methods_used() -> set[str]:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from bot import errors
+from bot.contracts.channel import Webhook
 from bot.testing.telegram import TelegramServer
 from channels.telegram.examination import examine, invite, look
 from channels.telegram.manifest import TelegramSettings
@@ -19,9 +20,40 @@ def settings(server: TelegramServer, token: str = "") -> TelegramSettings:
 
 
 async def test_a_webhook_of_another_program_is_named(server: TelegramServer) -> None:
-    server.webhook = "https://elsewhere.example/hook"
+    server.hook.url = "https://elsewhere.example/hook"
     (found,) = [one for one in (await examine(settings(server))).findings if one.part == "telegram webhook"]
     assert found.verdict == "warn"
+
+
+@pytest.mark.parametrize(
+    ("url", "error", "verdict", "words"),
+    [
+        ("", "", "ok", "nothing waits"),
+        ("https://bot.example.org/x", "", "ok", "nothing waits"),
+        ("https://bot.example.org/x", "Connection refused", "warn", "Connection refused"),
+        ("https://elsewhere.example/hook", "", "warn", "another program"),
+    ],
+)
+async def test_a_webhook_of_our_own_is_examined(
+    server: TelegramServer, url: str, error: str, verdict: str, words: str
+) -> None:
+    server.hook.url, server.hook.error = url, error
+    server.updates.add({"message": {}})
+    ours = TelegramSettings(
+        bot_token=server.token, base_url=server.url, webhook=Webhook(url="https://bot.example.org/x")
+    )
+    (found,) = [one for one in (await examine(ours)).findings if one.part == "telegram webhook"]
+    assert (found.verdict, words in found.found) == (verdict, True)
+
+
+@pytest.mark.parametrize(("port", "good"), [("", True), (":8443", True), (":9443", False)])
+def test_telegram_posts_to_four_ports_alone(port: str, good: bool) -> None:
+    webhook = Webhook(url=f"https://bot.example.org{port}/x")
+    if good:
+        assert TelegramSettings(webhook=webhook).webhook == webhook
+    else:
+        with pytest.raises(ValueError, match="443, 80, 88, 8443"):
+            TelegramSettings(webhook=webhook)
 
 
 async def test_the_privacy_mode_is_told_with_the_way_to_turn_it_off(server: TelegramServer) -> None:

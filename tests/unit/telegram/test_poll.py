@@ -194,11 +194,11 @@ async def test_whatever_a_poll_brings_the_next_one_heals_it(bed: Bed, fault: dic
 
 
 async def test_a_webhook_is_taken_down_and_what_waited_for_it_is_kept(idle: Bed) -> None:
-    idle.server.webhook = "https://bot.test/hook"
+    idle.server.hook.url = "https://bot.test/hook"
     idle.server.say("waiting")
     await idle.channel.start(idle.intake)
     assert (await idle.taken()).text == "waiting"
-    assert idle.server.webhook == ""
+    assert idle.server.hook.url == ""
 
 
 async def test_a_pause_takes_in_no_more_and_confirms_what_it_took(bed: Bed) -> None:
