@@ -7,15 +7,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import tomllib
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Literal
 
 from bot import errors, tags, text
 from bot.contracts.approvals import Approval, Approvals, Verdict
-from bot.contracts.base import Message
+from bot.contracts.base import Json, Message
 from bot.contracts.environment import cancel_all, ends_within
 from bot.contracts.messages import ANYBODYS, NOBODYS, Inbound, Provenance
 from bot.contracts.model import ModelReply, ModelRequest, ModelStream, Usage
@@ -33,6 +34,7 @@ from bot.llm.costs import PriceTable
 from bot.llm.models import sent_manner
 from bot.llm.wrapper import ModelWrapper, reply_of, usage_object, words_of
 from bot.telemetry import task_scope
+from bot.telemetry.usage import TOKENS, UsageTotals
 from bot.text import escaped
 from bot.tools import context
 from bot.tools.context import TaskMode
@@ -97,43 +99,24 @@ class TaskEvent:
     """Sentence that tells people about a failure or a limit; "" if there is none."""
 
 
-@dataclass(frozen=True, slots=True)
-class Totals:
-    """Usage of a task in all processes. `cost_usd` leaves out `unpriced` calls. `charged_usd` includes them at the highest
-    known price, and counts towards the limits.
+def _totals(chat: Chat, prices: PriceTable) -> tuple[UsageTotals, float]:
+    """Return the usage that is recorded in the events of a task's chat, and its cost in USD for the limits. That cost includes
+    calls without a price, at the highest known price.
     """
-
-    model_calls: int
-    tool_calls: int
-    usage: Usage
-    cost_usd: float
-    unpriced: int
-    charged_usd: float
-
-    @classmethod
-    def of(cls, chat: Chat, prices: PriceTable) -> Totals:
-        """Return the usage that is recorded in the events of the task's chat."""
-        running = chat.context.running
-        answers = [one for one in running.answers if one.usage] if running is not None else []
-        entries = running.entries if running is not None else ()
-        results = [
-            block for one in entries for block in one.message["content"] if block["type"] == "tool_result"
-        ]
-        used = [
-            Usage(*(one.usage.get(name, 0) for name in ("input", "output", "cacheRead", "cacheWrite")))
-            for one in answers
-        ]
-        charged = [
-            prices.at_most(one.model, usage, one.cost_usd) for one, usage in zip(answers, used, strict=True)
-        ]
-        sums = map(sum, zip(*map(astuple, used), strict=True))
-        unpriced = sum(one.cost_usd is None for one in answers)
-        cost = sum(one.cost_usd or 0.0 for one in answers)
-        return cls(len(answers), len(results), Usage(*sums), cost, unpriced, sum(charged))
+    totals, charged, running = UsageTotals(), 0.0, chat.context.running
+    for one in running.answers if running is not None else ():
+        if one.usage:
+            usage = Usage(
+                *(one.usage.get(name, 0) for name in ("input", "output", "cacheRead", "cacheWrite"))
+            )
+            unpriced, cost = one.cost_usd is None, one.cost_usd or 0.0
+            totals.add(UsageTotals(calls=1, tokens=_tokens(usage), cost=cost, unpriced=unpriced))
+            charged += prices.at_most(one.model, usage, one.cost_usd)
+    return totals, charged
 
 
-def _tokens(usage: Usage) -> int:
-    return usage.input_tokens + usage.output_tokens + usage.cache_read_tokens + usage.cache_write_tokens
+def _tokens(usage: Usage) -> Counter[str]:
+    return Counter(usage_object(usage))
 
 
 @dataclass(eq=False)
@@ -178,8 +161,8 @@ class TurnTasks:
         chat = await self.chats.get(chat_of_task(self.chat.key, name))
         label = agent.redact(text.preview(description.strip() or words, LABEL))
         ordered = events.Ordered(_inbound(turn, name, agent.redact(words)), label, mode)
-        totals = Totals.of(chat, self.parent.models.prices)
-        self.spend(_tokens(totals.usage), totals.charged_usd)
+        totals, charged = _totals(chat, self.parent.models.prices)
+        self.spend(totals.tokens.total(), charged)
         facts = [*([] if chat.turn is not None else [ordered]), events.TurnStarted((name,), agent.boot)]
         self.chats.append(*(Fact(chat.key, one, name) for one in facts))
         first_token = warm = asyncio.Event()
@@ -267,7 +250,7 @@ class TurnTasks:
         size, most = models.estimator.request(request), request.max_tokens
         with self.reserved(size + most, _usd(models.prices, model, size, most)):
             reply = await reply_of(models.model.stream(request))
-        self.spend(_tokens(reply.usage), models.prices.at_most(model, reply.usage, reply.cost_usd))
+        self.spend(_tokens(reply.usage).total(), models.prices.at_most(model, reply.usage, reply.cost_usd))
         models.learn(request, reply)
         words = self.agent.redact(blocks.plain_text(reply.content)).strip()
         if not words or reply.stop_reason == "refusal":
@@ -314,7 +297,7 @@ class Worker(ModelWrapper):
     """Description of the task and its result for a synthesis."""
     _seconds: float = 0.0
     """Seconds that the task has worked, without its waits for people."""
-    _waits: int = 0
+    waits: int = 0
     """Number of questions to people that are open now."""
     _refused: int = 0
     _last_call: str = ""
@@ -421,27 +404,18 @@ class Worker(ModelWrapper):
                     raise at_limit(f"{self._limits.max_seconds:g} seconds")
                 since = clock.monotonic()
                 await ends_within(TICK, loop, clock)
-                self._seconds += 0.0 if self._waits else clock.monotonic() - since
+                self._seconds += 0.0 if self.waits else clock.monotonic() - since
             await loop
         finally:
             await cancel_all([loop])
         if self._last_call and len(self._entries) > 2:
             raise at_limit(self._last_call)
 
-    @contextlib.contextmanager
-    def waiting(self) -> Iterator[None]:
-        """Stop the task's clock inside the `with` block, in which the task waits for a person."""
-        self._waits += 1
-        try:
-            yield
-        finally:
-            self._waits -= 1
-
     # ------------------------------------------------------------ reports
 
     def ended(self, kind: Literal["ended", "failed", "stopped"], error: str, told: str = "") -> None:
         """Report the end of the task. `error` goes to the log; `told` is the sentence for people."""
-        totals = Totals.of(self.chat, self._models.prices)
+        totals, _ = _totals(self.chat, self._models.prices)
         self._agent.log.write(
             "task",
             f"the task has {kind}",
@@ -449,10 +423,10 @@ class Worker(ModelWrapper):
             duration=self._seconds * 1000,
             tool_use_id=self.call,
             error=error or None,
-            model_calls=totals.model_calls,
-            tool_calls=totals.tool_calls,
-            usage=usage_object(totals.usage),
-            cost_usd=None if totals.unpriced else round(totals.cost_usd, 6),
+            model_calls=totals.calls,
+            tool_calls=len(self._results),
+            usage={name: totals.tokens[name] for name in TOKENS},
+            cost_usd=None if totals.unpriced else round(totals.cost, 6),
             artifact=self.id,
         )
         self._tell(kind, told)
@@ -469,8 +443,8 @@ class Worker(ModelWrapper):
         and the task's usage. If the disk refuses the transcript, the report says so.
         """
         messages, agent = [one.message for one in self._entries], self._agent
-        totals = Totals.of(self.chat, self._models.prices)
-        tokens = f"{_tokens(totals.usage):,}"
+        totals, _ = _totals(self.chat, self._models.prices)
+        tokens = f"{totals.tokens.total():,}"
         head = f"Task “{self.label}” ({self.ordered.mode}) of the turn {self._around.request_id}"
         said = (f"== {one['role']}\n{words_of(one['content'])}" for one in messages)
         steps = f"all its steps: read_artifact {self.id}"
@@ -487,16 +461,16 @@ class Worker(ModelWrapper):
         except errors.StorageError as error:
             steps = "its steps could not be kept"
             agent.log.write("storage", "a task's transcript is not kept", level="error", cause=str(error))
-        cost = "unknown price" if totals.unpriced else f"${totals.cost_usd:.4f}"
+        cost = "unknown price" if totals.unpriced else f"${totals.cost:.4f}"
         used = dict.fromkeys(call.name for one in messages for call in blocks.tool_calls(one["content"]))
-        failed = sum(bool(block.get("is_error")) for one in messages for block in one["content"])
+        failed = sum(bool(block.get("is_error")) for block in self._results)
         self.evidence = (
             f"{self.label}\nTask: {text.shorten_middle(self.ordered.inbound.text, SUMMARY)}\n"
             f"Tools used: {', '.join(used) or 'none'}. Failed calls: {failed}. Tokens: {tokens}.\n\n"
             f"{text.shorten_middle(content, SUMMARY)}"
         )
         return (
-            f"{content}\n\n[task: {totals.model_calls} model calls, {totals.tool_calls} tool calls, {tokens} tokens, "
+            f"{content}\n\n[task: {totals.calls} model calls, {len(self._results)} tool calls, {tokens} tokens, "
             f"{cost}, {self._seconds:.0f} s; {steps}]"
         )
 
@@ -509,6 +483,11 @@ class Worker(ModelWrapper):
     def _entries(self) -> Sequence[ContextEntry]:
         running = self.chat.context.running
         return running.entries if running is not None else ()
+
+    @property
+    def _results(self) -> list[Json]:
+        blocks = (block for one in self._entries for block in one.message["content"])
+        return [block for block in blocks if block["type"] == "tool_result"]
 
     def _view(self) -> list[Message]:
         # The turn's model wrote the task's instructions, so the sources of the turn are sources of the task.
@@ -548,7 +527,7 @@ class Worker(ModelWrapper):
                 self.first_token.set()
                 if isinstance(piece, ModelReply):
                     charged = models.prices.at_most(name, piece.usage, piece.cost_usd)
-                    self.tasks.spend(_tokens(piece.usage), charged)
+                    self.tasks.spend(_tokens(piece.usage).total(), charged)
                     self._tell("model")
                     if self._last_call:
                         left = [one for one in piece.content if one.get("type") != "tool_use"]
@@ -559,18 +538,19 @@ class Worker(ModelWrapper):
         """Return the output limit for a call with `prompt` input tokens, and the limit that leaves no room for a
         further call ("" if there is room). Raises `LimitReached` if not even this call fits.
         """
-        limits, totals = self._limits, Totals.of(self.chat, self._models.prices)
+        limits, prices = self._limits, self._models.prices
+        totals, charged = _totals(self.chat, prices)
         usd, left = (
-            _usd(self._models.prices, model, prompt, ANSWER_TOKENS),
-            limits.max_tokens - _tokens(totals.usage) - prompt,
+            _usd(prices, model, prompt, ANSWER_TOKENS),
+            limits.max_tokens - totals.tokens.total() - prompt,
         )
 
         def reached(calls: int, least: int) -> str:
-            if totals.model_calls + calls > limits.max_model_calls:
+            if totals.calls + calls > limits.max_model_calls:
                 return f"{limits.max_model_calls} model calls"
             if left < least:
                 return f"{limits.max_tokens:,} tokens"
-            too_much = limits.max_usd is not None and totals.charged_usd + calls * usd > limits.max_usd
+            too_much = limits.max_usd is not None and charged + calls * usd > limits.max_usd
             return f"${limits.max_usd:.2f}" if too_much else ""
 
         if limit := reached(1, LEAST_ANSWER):
@@ -606,8 +586,11 @@ class TaskApprovals:
 
     async def decide(self, *asked: Approval) -> Verdict:
         label = escaped(self.worker.label)
-        with self.worker.waiting():
+        self.worker.waits += 1
+        try:
             verdict = await self.approvals.decide(*(replace(one, task=label) for one in asked))
+        finally:
+            self.worker.waits -= 1
         if verdict.ended == "steered":
             self.worker.stop = "the person wrote something new, which comes first"
         return verdict
