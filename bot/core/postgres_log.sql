@@ -31,7 +31,9 @@ CREATE TABLE IF NOT EXISTS files (
   path TEXT COLLATE "C" PRIMARY KEY, data BYTEA, size BIGINT NOT NULL, at BIGINT NOT NULL, changed BIGINT NOT NULL);
 CREATE INDEX IF NOT EXISTS changed_files ON files (changed);
 CREATE OR REPLACE FUNCTION instr(text, text) RETURNS integer IMMUTABLE LANGUAGE sql AS 'SELECT strpos($1, $2)';
-DROP INDEX IF EXISTS waits;
+CREATE OR REPLACE FUNCTION json_extract(text, text) RETURNS bigint IMMUTABLE LANGUAGE sql
+AS 'SELECT jsonb_path_query_first($1::jsonb, $2::jsonpath)::bigint';
+CREATE INDEX IF NOT EXISTS waits ON events (json_extract(data, '$.ms'), at) WHERE kind = 'waited';
 -- This trigger does the same as the triggers in sqlite_log.sql. NUL is replaced, because JSON in PostgreSQL cannot contain it.
 CREATE OR REPLACE FUNCTION count_event() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE

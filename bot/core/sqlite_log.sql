@@ -39,7 +39,7 @@ CREATE TRIGGER IF NOT EXISTS waited AFTER INSERT ON events WHEN NEW.kind = 'wait
       UNION ALL SELECT 'spent', 'model', coalesce(NEW.data ->> '$.parts.model', 0)) WHERE true
   ON CONFLICT DO UPDATE SET count = count + excluded.count;
 END;
-DROP INDEX IF EXISTS waits;
+CREATE INDEX IF NOT EXISTS waits ON events (json_extract(data, '$.ms'), at) WHERE kind = 'waited';
 DROP TRIGGER IF EXISTS turn_counted;
 CREATE TRIGGER IF NOT EXISTS turn_ended AFTER INSERT ON events WHEN NEW.kind = 'turn_ended'
 AND NEW.data ->> '$.end' <> 'handled' AND EXISTS (SELECT 1 FROM events WHERE id = NEW.turn AND kind = 'received') BEGIN
