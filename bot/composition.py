@@ -23,7 +23,7 @@ from bot.contracts.identity import UserRef
 from bot.contracts.messages import Inbound
 from bot.contracts.model import Model
 from bot.core import feature
-from bot.core.access import ACCESS_FILE, Access, AccessList, Memberships, Operators
+from bot.core.access import ACCESS_FILE, Access, AccessList, Operators
 from bot.core.archive_files import ChatStore
 from bot.core.attachments import FileReader, OutgoingFiles
 from bot.core.chat import Chat, Phase
@@ -109,17 +109,16 @@ class Gateway:
         )
         self.chats = chats = Chats(event_log, make, clock=clock, ids=services.ids)
         log.observers.append(UsageRecorder(chats).observe)
-        memberships = Memberships(channels, log)
         allow = {name: frozenset(getattr(one, "allow", ())) for name, one in settings.channels.items()}
         access = Access(
-            services.manifests, allow, services.operators, services.lists, memberships, services.redact
+            services.manifests, allow, services.operators, services.lists, services.redact, channels, log
         )
         for name in channels:
             access.prove(name)
 
         # Sending of messages.
         self.locales = locales = Locales(chats, zone=settings.schedule.timezone)
-        alerts = OperatorAlerts(services, chats, memberships, locales)
+        alerts = OperatorAlerts(services, chats, access, locales)
         limits = RateLimiter(services.manifests, clock, limits=settings.delivery.limits)
         self.files = files = OutgoingFiles(services, chats)
         outbox = Outbox(services, chats, event_log, files, limits, alerts)
@@ -132,7 +131,6 @@ class Gateway:
             chats=chats,
             event_log=event_log,
             access=access,
-            memberships=memberships,
             alerts=alerts,
             locales=locales,
             files=files,
@@ -179,7 +177,7 @@ class Gateway:
                 files=files,
             )
 
-        agent = self._agent(alerts, memberships, spending)
+        agent = self._agent(alerts, access, spending)
         reader = FileReader(services, memory)
         self.turns = turns = Turns(agent, chats, event_log, reply, reader, door=door, access=access)
 
@@ -211,7 +209,7 @@ class Gateway:
         agent = dataclasses.replace(agent, settings=settings, models=models)
         return dataclasses.replace(agent, dispatcher=build_dispatcher(agent, agent.registry, self.door))
 
-    def _agent(self, alerts: OperatorAlerts, memberships: Memberships, spending: Spending) -> AgentDeps:
+    def _agent(self, alerts: OperatorAlerts, access: Access, spending: Spending) -> AgentDeps:
         """Build the agent that all chats share."""
         services, settings, door, llm = self.services, self.settings, self.door, self.settings.llm
         log = services.log
@@ -221,7 +219,7 @@ class Gateway:
         models = ModelDeps(
             model, windows=windows, estimator=Estimator(self.learned), prices=prices, **model_choice(llm)
         )
-        registry = Registry(builtin_tools(self._ports(model, memberships)), self.mcp)
+        registry = Registry(builtin_tools(self._ports(model, access)), self.mcp)
         instructions = InstructionFiles(
             settings.root, log, services.guard, everywhere=operator_files(os.environ)
         )
@@ -239,7 +237,7 @@ class Gateway:
             prompts=prompts,
         )
 
-    def _ports(self, model: Model, memberships: Memberships) -> ToolPorts:
+    def _ports(self, model: Model, access: Access) -> ToolPorts:
         """Build the interfaces through which tools use other packages."""
         services, root, shell = self.services, self.settings.root, self.settings.shell
         project, engine = Project(root), self.settings.web_search
@@ -259,9 +257,9 @@ class Gateway:
                 code=project.code,
                 guard=services.guard,
             ),
-            membership=memberships,
+            membership=access,
             catalog=self.mcp,
-            permalink=memberships.permalink,
+            permalink=access.permalink,
             **self.door.ports,
             guard=services.guard,
             search=None

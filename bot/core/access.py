@@ -34,73 +34,6 @@ MOST_CALLED = 1_000
 SECONDS = 15.0  # Timeout in seconds for asking a platform which groups a person belongs to
 
 
-@dataclass(eq=False)
-class Memberships:
-    """Asks the channels which chats a person belongs to, and for links to messages (`tools.context.Membership`)."""
-
-    channels: Mapping[str, Channel]
-    log: Log
-
-    def __post_init__(self) -> None:
-        self._called: dict[str, object] = {}
-        """Display names of people and chats, keyed by id. Messages to operators show these names."""
-
-    async def chats_of(
-        self, channel: str, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool
-    ) -> MembershipAnswer:
-        asked = [key for key in chat_keys if key.channel == channel]
-        if not asked or (known := self.channels.get(channel)) is None:
-            return MembershipAnswer([])
-        try:
-            async with asyncio.timeout(SECONDS):
-                found = await known.chats_of(user_id, asked, direct=direct)
-        except (errors.ShipmateError, TimeoutError) as error:
-            words = "who is in which chat cannot be known: other chats were not searched"
-            self.log.write("denied", words, level="warn", cause=f"{type(error).__name__}: {error}")
-            return MembershipAnswer([], unanswered=asked)
-        if found is None:
-            return MembershipAnswer([])
-        # A channel may name more chats. Return only those that the caller asked about.
-        chats, unanswered = set(found.chats), set(found.unanswered)
-        return MembershipAnswer(
-            [key for key in asked if key in chats], [key for key in asked if key in unanswered]
-        )
-
-    def same_chat(self, channel: str, chat_id: str) -> frozenset[str]:
-        known = self.channels.get(channel)
-        return frozenset({chat_id}) if known is None else known.same_chat(chat_id)
-
-    def permalink(self, line: ArchiveLine) -> str | None:
-        """Return a link to the message of this archive line, or None if the line's channel cannot build links."""
-        known = self.channels.get(line.channel)
-        return None if known is None else known.permalink(line)
-
-    def place(self, inbound: Inbound) -> Sentence:
-        """Return words that tell operators in which chat a message is. For a group, they link to the message if possible."""
-        if inbound.chat_type == "direct":
-            return sentence("place.direct")
-        name, link = named(inbound.chat_name or ""), self.permalink(ArchiveLine.of(inbound))
-        if link:
-            return sentence("place.link", link=link, group=f" (`{name}`)" if name else "")
-        return sentence("place.group", group=f"`{name}`" if name else inbound.chat_id)
-
-    def note(self, inbound: Inbound) -> None:
-        """Keep the display names of the sender and the chat of an incoming message."""
-        name, ref = named(inbound.user_name or ""), str(inbound.person)
-        who = f"`{name}` ({inbound.user_id})" if name else ref
-        chat = who if inbound.chat_type == "direct" else self.place(inbound)
-        for known, words in {ref: who, str(inbound.chat_key.chat): chat}.items():
-            self._called.pop(known, None)
-            self._called[known] = words
-        for oldest in list(self._called)[:-MOST_CALLED]:
-            del self._called[oldest]
-
-    def called(self, words: Sentence) -> Sentence:
-        """Return the sentence with the ids of people and chats replaced by their display names, where these are known."""
-        known, values = self._called.get, words.values.items()
-        return Sentence(words.key, {key: known(str(getattr(one, "chat", one)), one) for key, one in values})
-
-
 ACCESS_FILE = "access.json"
 MOST_PENDING = 200  # max entries per channel; the oldest entries are removed first
 MOST_OPERATORS = 100  # max entries per channel; the oldest entries are removed first
@@ -338,14 +271,21 @@ class Access:
 
     A person's id admits the person in every chat. A group's id admits the group's members, but only in that group.
     Operators are admitted. A channel that only this machine can reach (`local`) admits everyone. Bots are never admitted.
+
+    The class also asks the channels which chats a person belongs to, and for links to messages (`tools.context.Membership`).
     """
 
     manifests: Mapping[str, Manifest]
     allow: Mapping[str, frozenset[str]]
     operators: Collection[UserRef]
     lists: AccessList
-    memberships: Memberships
     redact: Redact
+    channels: Mapping[str, Channel]
+    log: Log
+
+    def __post_init__(self) -> None:
+        self._called: dict[str, object] = {}
+        """Display names of people and chats, keyed by id. Messages to operators show these names."""
 
     def judge(self, inbound: Inbound) -> Verdict:
         """Return the verdict on the sender of an incoming message, command or signal: admitted or not, and the reason."""
@@ -353,7 +293,7 @@ class Access:
             return Verdict(False, "bot")
         verdict = self.standing(inbound.person, inbound.chat_id, inbound.chat_type)
         if verdict.allowed:
-            self.memberships.note(inbound)
+            self.note(inbound)
         return verdict
 
     def prove(self, channel: str) -> None:
@@ -382,7 +322,7 @@ class Access:
         ids = {user_id} if user_id else set()
         if chat_type == "group":
             # A platform may give a chat a new id. The rules may name an old id, so check all ids.
-            ids |= self.memberships.same_chat(channel, chat_id)
+            ids |= self.same_chat(channel, chat_id)
         listed = self._listed(channel)
         # The first rule that matches decides.
         checks = (
@@ -404,6 +344,63 @@ class Access:
     def is_operator(self, person: UserRef) -> bool:
         """Return True if the person is an operator. A person without a user id ("") never is."""
         return bool(person.user_id) and person in self.operators
+
+    # ------------------------------------------------------------ chats of people, and display names
+
+    async def chats_of(
+        self, channel: str, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool
+    ) -> MembershipAnswer:
+        asked = [key for key in chat_keys if key.channel == channel]
+        if not asked or (known := self.channels.get(channel)) is None:
+            return MembershipAnswer([])
+        try:
+            async with asyncio.timeout(SECONDS):
+                found = await known.chats_of(user_id, asked, direct=direct)
+        except (errors.ShipmateError, TimeoutError) as error:
+            words = "who is in which chat cannot be known: other chats were not searched"
+            self.log.write("denied", words, level="warn", cause=f"{type(error).__name__}: {error}")
+            return MembershipAnswer([], unanswered=asked)
+        if found is None:
+            return MembershipAnswer([])
+        # A channel may name more chats. Return only those that the caller asked about.
+        chats, unanswered = set(found.chats), set(found.unanswered)
+        return MembershipAnswer(
+            [key for key in asked if key in chats], [key for key in asked if key in unanswered]
+        )
+
+    def same_chat(self, channel: str, chat_id: str) -> frozenset[str]:
+        known = self.channels.get(channel)
+        return frozenset({chat_id}) if known is None else known.same_chat(chat_id)
+
+    def permalink(self, line: ArchiveLine) -> str | None:
+        """Return a link to the message of this archive line, or None if the line's channel cannot build links."""
+        known = self.channels.get(line.channel)
+        return None if known is None else known.permalink(line)
+
+    def place(self, inbound: Inbound) -> Sentence:
+        """Return words that tell operators in which chat a message is. For a group, they link to the message if possible."""
+        if inbound.chat_type == "direct":
+            return sentence("place.direct")
+        name, link = named(inbound.chat_name or ""), self.permalink(ArchiveLine.of(inbound))
+        if link:
+            return sentence("place.link", link=link, group=f" (`{name}`)" if name else "")
+        return sentence("place.group", group=f"`{name}`" if name else inbound.chat_id)
+
+    def note(self, inbound: Inbound) -> None:
+        """Keep the display names of the sender and the chat of an incoming message."""
+        name, ref = named(inbound.user_name or ""), str(inbound.person)
+        who = f"`{name}` ({inbound.user_id})" if name else ref
+        chat = who if inbound.chat_type == "direct" else self.place(inbound)
+        for known, words in {ref: who, str(inbound.chat_key.chat): chat}.items():
+            self._called.pop(known, None)
+            self._called[known] = words
+        for oldest in list(self._called)[:-MOST_CALLED]:
+            del self._called[oldest]
+
+    def called(self, words: Sentence) -> Sentence:
+        """Return the sentence with the ids of people and chats replaced by their display names, where these are known."""
+        known, values = self._called.get, words.values.items()
+        return Sentence(words.key, {key: known(str(getattr(one, "chat", one)), one) for key, one in values})
 
     # ------------------------------------------------------------ texts
 

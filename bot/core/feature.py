@@ -24,7 +24,7 @@ from bot.contracts.channel import HomeSection
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.messages import Inbound, Quoted
 from bot.contracts.model import Model
-from bot.core.access import Access, Memberships
+from bot.core.access import Access
 from bot.core.attachments import OutgoingFiles
 from bot.core.chat import Chat, Turn
 from bot.core.chats import Chats, Fact
@@ -59,7 +59,6 @@ class Runtime(Services):
     chats: Chats
     event_log: EventLog
     access: Access
-    memberships: Memberships
     alerts: OperatorAlerts
     locales: Locales
     files: OutgoingFiles

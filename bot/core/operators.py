@@ -15,7 +15,7 @@ from bot.contracts.channel import Health
 from bot.contracts.environment import cancel_all
 from bot.contracts.identity import CONSOLE, UserRef
 from bot.core import events
-from bot.core.access import Memberships
+from bot.core.access import Access
 from bot.core.chats import NO_CHAT, Chats, Fact
 from bot.core.event_log import EventLog
 from bot.core.locales import Locales
@@ -42,7 +42,7 @@ class OperatorAlerts:
 
     services: Services
     chats: Chats
-    memberships: Memberships
+    access: Access
     locales: Locales
 
     def __post_init__(self) -> None:
@@ -81,7 +81,7 @@ class OperatorAlerts:
         name = self.services.ids.ulid()
         for operator, to in self.people(name):
             with speaking(*self.locales.of_person(operator)):
-                shown = str(self.memberships.called(words))
+                shown = str(self.access.called(words))
                 parts = rows(self.services, f"{name}/{to.chat_key}", to, shown)
             facts += [Fact(chat.key, row) for row in parts]
         self.chats.append(*facts)

@@ -186,7 +186,7 @@ class Approvals(QuestionService):
         else:
             words, while_open = wording.waiting_notice(found)
         if to.chat_key != first.chat_key:
-            place = str(self._run.memberships.place(first))
+            place = str(self._run.access.place(first))
             if first.channel != to.channel:
                 place = say("place.elsewhere", place=place, channel=first.channel.title())
             words += f"\n\n{say('approval.asked_in', place=place)}"

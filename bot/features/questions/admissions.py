@@ -117,7 +117,7 @@ class Admissions(QuestionService):
         shown = f"`{named(inbound.user_name)}` ({who})" if inbound.user_name else who
         for operator, to in run.alerts.people(name) if told else ():
             with speaking(*run.locales.of_person(operator)):
-                place, prefix = run.memberships.place(inbound), self._manifests[to.channel].command_prefix
+                place, prefix = run.access.place(inbound), self._manifests[to.channel].command_prefix
                 words = say("strangers.question", who=shown, id=who, place=place, prefix=prefix)
                 buttons = QuestionButtons(name, ABOUT_A_PERSON)
                 rows = outgoing.rows(run, f"{name}/{to.chat_key}", to, words, buttons=buttons, question=name)

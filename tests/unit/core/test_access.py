@@ -14,7 +14,7 @@ from bot import errors
 from bot.contracts.channel import ChannelSettings, Manifest, Pace
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.messages import Inbound
-from bot.core.access import Access, AccessList, Memberships, Verdict
+from bot.core.access import Access, AccessList, Verdict
 from bot.core.feature import Door
 from bot.core.intake import Intake
 from bot.system import SystemClock, UlidSource
@@ -67,8 +67,7 @@ MANIFESTS = {
 
 def access_of(allow: set[str], lists: Lists | None = None, of: type[Access] = Access) -> Access:
     operators = frozenset({UserRef("tele", "1")})
-    everywhere = Memberships({}, Lines())
-    return of(MANIFESTS, {"tele": frozenset(allow)}, operators, lists or Lists(), everywhere, Redactor(()))
+    return of(MANIFESTS, {"tele": frozenset(allow)}, operators, lists or Lists(), Redactor(()), {}, Lines())
 
 
 @pytest.mark.parametrize(
@@ -131,7 +130,7 @@ async def test_no_kind_of_event_of_a_stranger_leaves_its_words() -> None:
 
 def test_nobody_is_no_operator_whatever_the_lists_have() -> None:
     nobody = UserRef("tele", "")
-    access = Access(MANIFESTS, {}, frozenset({nobody}), Lists(), Memberships({}, Lines()), Redactor(()))
+    access = Access(MANIFESTS, {}, frozenset({nobody}), Lists(), Redactor(()), {}, Lines())
     assert not access.is_operator(nobody)
     assert not access.standing(nobody, "77", "direct").allowed
 

@@ -11,7 +11,7 @@ from bot import errors
 from bot.contracts.channel import Channel, MembershipAnswer
 from bot.contracts.identity import ChatKey
 from bot.contracts.messages import ArchiveLine
-from bot.core.access import Memberships
+from bot.core.access import Access, AccessList
 from bot.testing.log import MemoryLog
 
 KEYS = [*map(ChatKey.parse, ["slack:chat:C1", "slack:chat:C2", "web:chat:1"])]
@@ -34,8 +34,9 @@ class Knows:
         return f"https://example.org/{line.message_id}"
 
 
-def memberships(*, log: MemoryLog | None = None, **channels: Any) -> Memberships:
-    return Memberships(cast("dict[str, Channel]", channels), log or MemoryLog())
+def memberships(*, log: MemoryLog | None = None, **channels: Any) -> Access:
+    lists = cast("AccessList", None)
+    return Access({}, {}, (), lists, str, cast("dict[str, Channel]", channels), log or MemoryLog())
 
 
 async def test_a_channel_is_asked_about_its_own_chats_and_believed_about_those() -> None:
