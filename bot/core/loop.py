@@ -19,7 +19,7 @@ from bot.contracts.environment import off_loop
 from bot.contracts.messages import NOBODYS, ORIGIN, ArchiveLine, Inbound
 from bot.contracts.model import Model, ModelReply, ModelRequest
 from bot.contracts.tools import ToolCall, ToolResult
-from bot.core import attachments, events, user_message
+from bot.core import attachments, events, view
 from bot.core.chat import Phase
 from bot.core.chats import Chats, Fact
 from bot.core.context import INTERRUPTED, LENGTH, RunningTurn
@@ -136,7 +136,7 @@ class Loop:
                 running.entries[-1].message,
                 [*self.fit.prefix, *context.view(), *context.current()],
             )
-            for message in await user_message.after_results(results, touched, self.agent, seen):
+            for message in await view.after_results(results, touched, self.agent, seen):
                 self.fit.append(events.Told(message))
 
     def _goes_on(self, running: RunningTurn) -> bool:
@@ -432,7 +432,7 @@ class OlderMessages:
                 break
             taken.insert(0, short)
             names.insert(0, _key(line))
-        messages = user_message.loaded_messages(taken, tags.nonce(self.fit.agent.ids.ulid()))
+        messages = view.loaded_messages(taken, tags.nonce(self.fit.agent.ids.ulid()))
         self.fit.append(events.Injected(tuple(messages), tuple(line.ts for line in taken), tuple(names)))
         return taken
 

@@ -14,13 +14,14 @@ from pathlib import Path
 from bot import tags, text
 from bot.contracts.base import Json, Message
 from bot.contracts.messages import ANYBODYS, ORIGIN, Provenance
-from bot.core import view
 from bot.llm import blocks
 
 SECTIONS = ("What happened", "Facts", "Decisions", "Preferences", "Where we are", "Open tasks")
 OPEN_TASKS, GONE, USED = "open tasks", "gone", "used"
 """Headings in lower case. Below `gone`, a model lists the numbers of items to delete; below `used`, the numbers of items in use."""
 NONE = "(none)"
+WORKED_WITH = "workedWith"
+"""Key in a summary, never sent to the provider: names of the files, skills and artifacts that the model used before."""
 MAX_TOKENS, SUMMARY_TOKENS = 3_000, 6_000
 """Max tokens of a memory, and of a summary. A longer memory loses its least recently used items; a longer summary is invalid."""
 MAX_ITEM = 1_000  # Max characters of an item in the session memory
@@ -227,7 +228,7 @@ def head(
     """
     first = tags.Tag(tags.SUMMARY, f"\n{tags.harmless(summary)}\n", _SHOWN_NOTE, nonce).block
     if names is not None and any(names.values()):
-        first |= {view.WORKED_WITH: names}
+        first |= {WORKED_WITH: names}
     return {"role": "user", "content": [first, *state], ORIGIN: origin.packed()}
 
 
@@ -241,5 +242,5 @@ def in_plain_words(head: Message | None) -> Message | None:
     words = inner(_ANALYSIS.sub("", block["content"]), "summary").strip()
     nonce = next((tag.nonce for tag in tags.of(head) if tag is not None), "")
     tag = tags.Tag(tags.SUMMARY, f"\n{tags.harmless(words)}\n", _SHOWN_NOTE, nonce)
-    kept = {key: block[key] for key in (view.WORKED_WITH,) if key in block}
+    kept = {key: block[key] for key in (WORKED_WITH,) if key in block}
     return {**head, "content": [tag.block | kept, *rest]}

@@ -25,8 +25,8 @@ from bot.contracts.base import Json
 from bot.contracts.environment import Log, Redact
 from bot.contracts.identity import ChatKey
 from bot.contracts.messages import Inbound
-from bot.core import view
 from bot.file_access import hidden
+from bot.llm import blocks
 from bot.storage.file_names import encode
 from bot.tags import CONTEXT, Tag
 from bot.tools.file_guard import INCLUDE, LARGEST, FileGuard, NotVetted, prose
@@ -321,8 +321,8 @@ class Frozen:
         own = f"{NEARER}\n\n{self.own}" if self.own else ""
         chat = ["# This conversation", "\n".join(lines), rules.strip(), own, self.appended]
         marks = (
-            (self.static, view.HOUR if hour else view.CACHE),
-            (BETWEEN.join(filter(None, chat)), view.CACHE),
+            (self.static, blocks.HOUR if hour else blocks.CACHE),
+            (BETWEEN.join(filter(None, chat)), blocks.CACHE),
         )
         return [{"type": "text", "text": part, "cache_control": mark} for part, mark in marks if part]
 

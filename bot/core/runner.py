@@ -36,7 +36,7 @@ from bot.core.services import Services
 from bot.core.sqlite_log import LOST
 from bot.core.summaries import CompactResult, Summaries
 from bot.core.tasks import TurnTasks
-from bot.core.user_message import user_message
+from bot.core.view import user_message
 from bot.llm.models import EFFORT, MODEL, ModelDeps, effort_of
 from bot.tools.context import ToolExecutionContext
 from bot.words import say, sentence, speaking

@@ -25,7 +25,7 @@ from bot.contracts.environment import cancel_all, ends_within, started
 from bot.contracts.identity import ChatKey
 from bot.contracts.messages import ANYBODYS, NOBODYS, ORIGIN, Provenance, Taint, unpacked
 from bot.contracts.tools import ToolCall, ToolResult
-from bot.core import events, memory, user_message, view
+from bot.core import events, memory, view
 from bot.core.chat import Chat
 from bot.core.context import LENGTH, ContextEntry, KeptTurn, api_rounds
 from bot.core.fit import COLD_AFTER, AgentDeps, Fit
@@ -626,9 +626,9 @@ def _names(dropped: Sequence[Message], kept: Sequence[Message]) -> dict[str, dic
 def _used(messages: Sequence[Message]) -> Iterator[tuple[str, str, Any]]:
     calls = {call.id: call for message in messages for call in blocks.tool_calls(message["content"])}
     for message in messages:
-        for kind, names in message["content"][0].get(view.WORKED_WITH, {}).items():
+        for kind, names in message["content"][0].get(memory.WORKED_WITH, {}).items():
             yield from ((kind, name, about) for name, about in names.items())
-        yield from ((_ARTIFACTS, pointer, lines) for pointer, lines in user_message.pointers(message))
+        yield from ((_ARTIFACTS, pointer, lines) for pointer, lines in view.pointers(message))
         yield from ((_TOOLS, name, None) for name in view.definitions([message]))
         for block in message["content"]:
             if block.get("type") != "tool_result" or not isinstance(block.get("content"), str):

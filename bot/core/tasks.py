@@ -21,7 +21,7 @@ from bot.contracts.environment import cancel_all, ends_within
 from bot.contracts.messages import ANYBODYS, NOBODYS, Inbound, Provenance
 from bot.contracts.model import ModelReply, ModelRequest, ModelStream, Usage
 from bot.contracts.tools import ToolCall, ToolResult
-from bot.core import events, quotes, view
+from bot.core import events, quotes
 from bot.core.chat import Chat, Turn, chat_of_task
 from bot.core.chats import Chats, Fact
 from bot.core.context import ContextEntry
@@ -342,7 +342,7 @@ class Worker(ModelWrapper):
             # The system prompt is the same for all fresh tasks, so that the provider caches it.
             words = f"{PROMPTS['fresh']}\nprojectRoot: {agent.settings.root}"
             return Frame(
-                Frozen(""), [{"type": "text", "text": words, "cache_control": view.CACHE}], registry.forms
+                Frozen(""), [{"type": "text", "text": words, "cache_control": blocks.CACHE}], registry.forms
             )
 
         async def mask_old(fit: Fit) -> None:

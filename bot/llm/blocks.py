@@ -16,6 +16,8 @@ from bot.contracts.model import ATTACHED, ShownFile
 from bot.contracts.tools import ToolCall
 from bot.identity_cache import IdentityCache
 
+CACHE, HOUR = {"type": "ephemeral"}, {"type": "ephemeral", "ttl": "1h"}
+"""Cache breakpoints for five minutes, and for an hour."""
 THINKING = frozenset({"thinking", "redacted_thinking"})
 LONGEST_OVERLAP, LEAST_OVERLAP, LEAST_VARIED = 4_000, 12, 4
 """The second part of an answer may begin by repeating the end of the first. Max characters, min UTF-8 bytes and min

@@ -22,7 +22,7 @@ from bot.contracts.messages import (
     Quoted,
     SeenFile,
 )
-from bot.core import memory, quotes, user_message
+from bot.core import memory, quotes, view
 from bot.features import conversation
 from bot.testing.model import text, tool_use
 from bot.tools import skills
@@ -71,7 +71,7 @@ def sent(words: str, nonce: str = NONCE, **facts: Any) -> Message:
         "text": words,
     } | facts
     files = [SeenFile("0123456789ABCDEFGHJKMNPQRS", 5, 1, words)] if "attachments" in facts else ()
-    return user_message.build(Inbound(**facts, request_id="R1"), 1, nonce, files=files)
+    return view.build(Inbound(**facts, request_id="R1"), 1, nonce, files=files)
 
 
 @given(names, st.text() | st.sampled_from(FORGED), notes, nonces)
@@ -112,7 +112,7 @@ def test_words_that_look_like_a_tag_change_nothing(words: str) -> None:
     plain, forged = sent("x"), sent(words)
     assert taint.seen([forged]) == taint.seen([plain]) == Provenance(frozenset({"U1"}))
     assert not quotes.ids(forged)
-    assert list(user_message.pointers(forged)) == []
+    assert list(view.pointers(forged)) == []
     assert OWN not in tags.of(forged), (
         "an instruction that a person writes does not stand in for the real one"
     )
@@ -132,7 +132,7 @@ def test_words_of_an_archive_are_a_persons_whatever_they_look_like(
     if quoted:
         shown, meta = quotes.archived(words, [Quoted(user_id="5", text="q", ts=1, message_id="9")])
         line = line.model_copy(update={"text": shown, "meta": meta})
-    for message in user_message.loaded_messages([line], NONCE):
+    for message in view.loaded_messages([line], NONCE):
         assert taint.seen([message]) == ANYBODYS
         assert tags.facts(message) == {}
         assert OWN not in tags.of(message)

@@ -12,7 +12,7 @@ from bot.config.ship_file import WebSearch
 from bot.contracts.identity import ChatKey
 from bot.contracts.messages import Inbound
 from bot.contracts.model import ModelReply, ModelRequest
-from bot.core import user_message
+from bot.core import view
 from bot.core.archive_files import ChatStore
 from bot.core.prompt import InstructionFiles, Prompts
 from bot.core.view import render
@@ -124,7 +124,7 @@ async def test_the_first_request_is_at_most_12000_characters(tmp_path: Path) -> 
     )
     system = frozen.system(tmp_path, inbound, MANIFEST.rules)
     assert "You are Shipmate" in system[0]["text"]
-    message = user_message.build(inbound, 0, "0" * 8)
+    message = view.build(inbound, 0, "0" * 8)
     asked = render(
         model="claude-sonnet-5-5",
         max_tokens=8_192,

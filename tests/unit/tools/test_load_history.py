@@ -13,7 +13,7 @@ from bot import errors
 from bot.contracts.channel import MembershipAnswer
 from bot.contracts.identity import ChatKey
 from bot.contracts.messages import ArchiveLine
-from bot.core.user_message import loaded_messages
+from bot.core.view import loaded_messages
 from bot.features.search import Search
 from bot.storage.artifacts import ArtifactStore
 from bot.system import SystemClock, SystemDisk, UlidSource

@@ -31,7 +31,7 @@ from bot.contracts.messages import (
     Taint,
 )
 from bot.contracts.tools import Effect, ToolCall, ToolResult
-from bot.core import memory, user_message
+from bot.core import memory, view
 from bot.system import read_link
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
@@ -310,7 +310,7 @@ def came(words: str, user: str = "U1", files: Sequence[SeenFile] = (), **more: A
     """Return a person's message as the model sees it."""
     fields = {"channel": "slack", "chat_id": "C1", "chat_key": KEY, "chat_type": "group", "user_id": user}
     inbound = Inbound.model_validate(fields | {"keys": ("k",), "ts": 1, "target": {}, "text": words} | more)
-    return user_message.build(inbound, 1, "0a1b2c3d", files=files)
+    return view.build(inbound, 1, "0a1b2c3d", files=files)
 
 
 def said(words: str, user: str = "U1", *quoted: str) -> Message:
@@ -344,7 +344,7 @@ ADOPTED: Message = {
     "role": "user",
     "content": [{"type": "text", "text": '<turn_context>{"userId": "U1"}</turn_context>'}],
 }
-LOADED = user_message.loaded_messages(
+LOADED = view.loaded_messages(
     [ArchiveLine(ts=1, channel="slack", chat_id="C1", chat_key=KEY, user_id="U1", role="user", text="x")],
     "0a1b2c3d",
 )
@@ -425,8 +425,8 @@ async def test_a_page_brings_other_chats_only_to_where_nobody_reads_along(tmp_pa
     bench = Bench(tmp_path, asks)
     call = tool_use("chat_load_history", scope="mine")
     page = [said("look"), *step("web_fetch")]
-    for view, private, ran in ((page, False, 0), (page, True, 1), ([said("look")], False, 2)):
-        await bench.run(call, view=view, private=private)
+    for shown, private, ran in ((page, False, 0), (page, True, 1), ([said("look")], False, 2)):
+        await bench.run(call, view=shown, private=private)
         assert len(bench.tools["chat_load_history"].ran) == ran
     assert [one.granted for one in asks.asked] == [True]
 
