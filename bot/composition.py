@@ -155,9 +155,9 @@ class Gateway:
         )
         exporter = Exporter(ArchiveExport(archive, event_log), event_log, clock=clock, log=log)
         self.exports = [exporter, *door.all("exports")]
-        questions, root = door.asks, settings.root
+        ask, root = door.asks, settings.root
         self.mcp = mcp = McpServers(
-            settings.mcp, questions=questions, root=root, clock=clock, log=log, redact=services.redact
+            settings.mcp, ask=ask, root=root, clock=clock, log=log, redact=services.redact
         )
         self.learned = learned = load_learned(services)
         self.model, self.fallbacks = build_models(services)

@@ -25,7 +25,6 @@ from bot.invocation import version_of
 from bot.resources import space_of
 from bot.system import SystemClock
 from bot.telemetry import LogRedactor
-from bot.tools.context import Answer, Question
 from bot.tools.isolation import Isolation
 from bot.tools.mcp.servers import START_SECONDS, McpServers
 
@@ -213,19 +212,11 @@ async def _describe_model(asked: Model, key: str, name: str, configured: int | N
     return Finding(key, "ok", f"{name}{f', reads {window:,} tokens' if window else ''}")
 
 
-class _NobodyAsked:
-    """Implements `tools.context.Questions` when no person can be asked."""
-
-    async def ask(self, question: Question) -> Answer:
-        del question
-        return Answer("nobody")
-
-
 async def servers(settings: Settings) -> AsyncIterator[Finding]:
     """Start or connect to each MCP server as the gateway does, and then close the connection."""
     made = McpServers(
         settings.mcp,
-        questions=_NobodyAsked(),
+        ask=None,
         root=settings.root,
         clock=SystemClock(),
         log=StderrLog(),

@@ -40,8 +40,7 @@ from bot.core.summaries import CompactResult
 from bot.core.tasks import TaskEvent
 from bot.llm.models import ModelDeps
 from bot.periodic_jobs import PeriodicJob
-from bot.tools.context import Answer, Questions, Reply
-from bot.tools.context import Question as ToolQuestion
+from bot.tools.context import Ask, Reply
 from bot.tools.dispatch import CallWrapper
 from bot.tools.registry import Registry
 
@@ -122,7 +121,7 @@ class Hooks:
     signals: Mapping[str, Command] = field(default_factory=dict)
     approvals: Approvals | None = None
     """Asks people for approval of calls. Without this hook, calls that need an approval are denied."""
-    asks: Questions | None = None  # Asks a person the questions of tools. Without this hook, nobody is asked.
+    asks: Ask | None = None  # Asks a person the questions of tools. Without this hook, nobody is asked.
     serves: Sequence[Callable[[], Coroutine[Any, Any, None]]] = ()  # run for as long as the gateway runs
     questions: Callable[[ChatKey, UserRef], list[ShownQuestion]] | None = None
     """Returns a chat's open questions that this person may see."""
@@ -165,14 +164,6 @@ class Feature:
     build: Callable[[Runtime], Hooks]
 
 
-class NobodyAnswers:
-    """Answers the questions of tools with “nobody” if no feature asks people."""
-
-    async def ask(self, question: ToolQuestion) -> Answer:
-        del question
-        return Answer("nobody")
-
-
 class Door:
     """The hooks of all features, combined."""
 
@@ -181,7 +172,7 @@ class Door:
         self.signals: dict[str, Command] = {}
         self.ports: dict[str, Any] = {}
         self.approvals: Approvals = Unattended()
-        self.asks: Questions = NobodyAnswers()
+        self.asks: Ask | None = None
         self.display: Display | None = None
         self._hooks: list[Hooks] = []
         self.outcome: Callable[[Question], str] = lambda _: ""

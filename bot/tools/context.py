@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 from bot import errors
 from bot.contracts.approvals import Approvals
@@ -137,28 +137,10 @@ class Membership(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
-    """A question for the person who caused a turn, shown in the chat of that turn."""
-
-    request_id: str
-    chat_key: ChatKey
-    words: str
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """The person's next message. `nobody`: there is no person to ask, or the person sent a command instead."""
-
-    ended: Literal["answered", "expired", "nobody"]
-    words: str = ""
-
-
-class Questions(Protocol):
-    """Asks the person who caused a turn, while a tool waits for the answer (`bot.features.questions`)."""
-
-    async def ask(self, question: Question) -> Answer:
-        """Ask, and return the person's next message in the turn's chat. The gateway also handles this message as usual."""
+Ask = Callable[[ChatKey, str, str], Coroutine[Any, Any, str | None]]
+"""Function that asks the person who caused a turn, with chatKey, request id and question. It returns the person's next message
+in the chat; None if nobody answers, or if the person sends a command instead. The gateway also handles this message as usual.
+"""
 
 
 class Jobs(Protocol):

@@ -25,18 +25,15 @@ from bot.storage.artifacts import ArtifactStore
 from bot.tools import context
 from bot.tools.registry import Registry
 
-READER = "read_artifact"
-"""Name of the tool that reads artifacts."""
+READER = "read_artifact"  # Name of the tool that reads artifacts
 TOKEN = 33
 """Number of units in one token of a token estimate. An ASCII character counts as 10 units, and a CJK character as 33.
 Characters of other scripts lie between.
 """
-ROOM = 2_500 * TOKEN
-"""Max token estimate of one tool result in the model's context (2,500 tokens)."""
+ROOM = 2_500 * TOKEN  # Max token estimate of one tool result in the model's context (2,500 tokens)
 LASTING_ROOM = 4 * ROOM
 """Max token estimate of a result that later requests never leave out, such as the instructions of a skill."""
-STEP_ROOM = 4 * ROOM
-"""Max token estimate of all results of one step together."""
+STEP_ROOM = 4 * ROOM  # Max token estimate of all results of one step together
 SHORT = 50 * TOKEN
 """Max token estimate of a result that is never shortened. For an error, the limit is ten times as large."""
 MOST_PICTURES, TOGETHER = 5, 10_000_000
@@ -49,8 +46,7 @@ _ASCII, _OTHER, _WIDE = 10, 20, TOKEN
 _NARROW_BYTES, _WIDE_BYTES = bytes(range(0x80)), bytes(range(0xE3, 0xF5))
 _FIRST_WIDE = re.compile(rb"\xe2[\xba-\xbf]")
 """Pattern of the first two UTF-8 bytes of those wide characters (from U+2E80) that begin with the byte E2."""
-_HEAD = 0.6
-"""Share of the available size for the beginning of a text."""
+_HEAD = 0.6  # Share of the available size for the beginning of a text
 
 
 def weight(words: str) -> int:

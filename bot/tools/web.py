@@ -53,13 +53,11 @@ def public(words: str) -> bool:
     )
 
 
-SECONDS = 20.0
-"""Timeout in seconds of a whole fetch, including name resolution, redirects and the response."""
+SECONDS = 20.0  # Timeout in seconds of a whole fetch, including name resolution, redirects and the response
 HOPS = 5
 BYTES = 2_000_000
 """Max bytes of a response, both before and after decompression. The rest of a larger response is dropped."""
-HEAD_BYTES = 16_384
-"""Max bytes of a header line."""
+HEAD_BYTES = 16_384  # Max bytes of a header line
 _AGENT = "Shipmate (a chat agent, fetching one page for a person)"
 _HOST = re.compile(r"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*|[0-9a-f.]*:[0-9a-f:.]*")
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})

@@ -41,8 +41,6 @@ from bot.features.questions import wording
 from bot.features.questions.admissions import Admissions, QuestionService
 from bot.features.questions.wording import SHORT, act, call_in_words, runs, that_hold
 from bot.text import named
-from bot.tools.context import Answer
-from bot.tools.context import Question as ToolQuestion
 from bot.tools.policy import changed_lines, in_words
 from bot.words import say, speaking, times
 
@@ -445,19 +443,19 @@ def _fact(given: LastingApproval) -> events.FactSet:
 
 
 class ToolQuestions(QuestionService):
-    """Implements `tools.context.Questions`. A question is dropped when the process ends, because its tool call ends too."""
+    """Questions of tools. A question is dropped when the process ends, because its tool call ends too."""
 
-    async def ask(self, question: ToolQuestion) -> Answer:
-        """Implement `tools.context.Questions.ask`. Each chat has at most one open question at a time."""
-        async with self._alone(question.chat_key):
-            chat = await self._run.chats.get(question.chat_key)
+    async def ask(self, chat_key: ChatKey, request_id: str, words: str) -> str | None:
+        """Implement `tools.context.Ask`. Each chat has at most one open question at a time."""
+        async with self._alone(chat_key):
+            chat = await self._run.chats.get(chat_key)
             turn = chat.turn
-            if turn is None or turn.id != question.request_id or turn.first.due is not None:
-                return Answer("nobody")
+            if turn is None or turn.id != request_id or turn.first.due is not None:
+                return None
             first, name = turn.first, self._run.ids.ulid()
-            record = Approval(turn.id, chat.key, first.channel, first.user_id, shown=question.words)
+            record = Approval(turn.id, chat.key, first.channel, first.user_id, shown=words)
             record = replace(record, granted=True, own=True, subject="question")
-            rows = outgoing.rows(self._run, name, Address.of(first), question.words, question=name)
+            rows = outgoing.rows(self._run, name, Address.of(first), words, question=name)
             self._append(chat, turn.id, events.QuestionAsked(name, record), *rows)
             asked = chat.questions[name]
             self._run.log.write("question", "the person is asked something", request_id=turn.id)
@@ -471,12 +469,12 @@ class ToolQuestions(QuestionService):
             return _answer(chat, asked.verdict)
 
 
-def _answer(chat: Chat, verdict: Verdict | None) -> Answer:
+def _answer(chat: Chat, verdict: Verdict | None) -> str | None:
     if verdict is None or verdict.ended != "steered":
-        return Answer("expired" if verdict is not None and verdict.ended == "expired" else "nobody")
+        return None
     members = chat.turn.members if chat.turn is not None else []
     said = next((one for one in [*chat.waiting, *members] if one.request_id == verdict.request_id), None)
-    return Answer("nobody") if said is None or said.command is not None else Answer("answered", said.text)
+    return None if said is None or said.command is not None else said.text
 
 
 def _build(runtime: Runtime) -> Hooks:
@@ -493,7 +491,7 @@ def _build(runtime: Runtime) -> Hooks:
         },
         signals={"admission": Command(admissions.ask)},
         approvals=approvals,
-        asks=ToolQuestions(runtime),
+        asks=ToolQuestions(runtime).ask,
         questions=approvals.open_in,
         outcome=wording.outcome,
         home={1: approvals.home},

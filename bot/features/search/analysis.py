@@ -12,7 +12,6 @@ import re
 import tomllib
 import unicodedata
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from itertools import chain, pairwise
 from pathlib import Path
@@ -97,14 +96,6 @@ _FOLDED = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Term:
-    """A token to search, with the weight of its matches."""
-
-    token: str
-    weight: float = 1.0
-
-
 def tokens(text: str) -> list[str]:
     """Return all tokens of a text, including repeated ones. Never raises."""
     return list(chain.from_iterable(map(_of_word, _words(_cut(text, LONGEST_TEXT)))))
@@ -115,13 +106,13 @@ def is_paired(token: str) -> bool:
     return len(token) <= 2 and _PAIRED_RUN.match(token) is not None
 
 
-def terms(query: str) -> list[Term]:
-    """Return the terms of a query. Leave out question words, unless the query has no other words."""
+def terms(query: str) -> dict[str, float]:
+    """Return the tokens of a query with their weights. Leave out question words, unless the query has no other words."""
     text = _cut(query, LONGEST_QUERY)
     heaviest: dict[str, float] = {}
-    for term in list(_terms(text, asking=False)) or list(_terms(text, asking=True)):
-        heaviest[term.token] = max(term.weight, heaviest.get(term.token, 0.0))
-    return [Term(*item) for item in list(heaviest.items())[:MOST_TERMS]]
+    for token, weight in list(_terms(text, asking=False)) or list(_terms(text, asking=True)):
+        heaviest[token] = max(weight, heaviest.get(token, 0.0))
+    return dict(list(heaviest.items())[:MOST_TERMS])
 
 
 def _cut(text: str, longest: int) -> str:
@@ -133,20 +124,20 @@ def _words(text: str) -> list[str]:
     return (_ASCII if text.isascii() else _ANY).findall(text.replace("\u2019", "'"))
 
 
-def _terms(text: str, *, asking: bool) -> Iterator[Term]:
+def _terms(text: str, *, asking: bool) -> Iterator[tuple[str, float]]:
     if not asking:
         text = ASKING_PHRASES.sub(" ", ASKING_CJK.sub(" ", text))
     for word in _words(text):
         if _PAIRED_RUN.fullmatch(word):
             for token in _of_word(word):
                 if token == word or len(token) > 2:
-                    yield Term(token)
+                    yield token, 1.0
                 elif len(token) == 2:
-                    yield Term(token, _of_pair(token))
+                    yield token, _of_pair(token)
                 elif _script(token) == "=" and token not in PARTICLES:
-                    yield Term(token, _SINGLE)
+                    yield token, _SINGLE
         elif asking or word.lower() not in ASKING:
-            yield from map(Term, _of_word(word))
+            yield from ((token, 1.0) for token in _of_word(word))
 
 
 def _of_pair(pair: str) -> float:

@@ -257,17 +257,13 @@ def opened(path: Path) -> sqlite3.Connection:
             "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA temp_store=MEMORY; PRAGMA cache_size=-16384; "
             "PRAGMA secure_delete=ON"
         )
-        if not _is_current(db):
+        begun = db.execute("SELECT 1 FROM sqlite_master WHERE name = 'state'").fetchone()
+        if begun is None or db.execute("SELECT version FROM state").fetchall() != [(VERSION,)]:
             make_anew(db)
     except sqlite3.Error:
         db.close()
         raise
     return db
-
-
-def _is_current(db: sqlite3.Connection) -> bool:
-    rows = db.execute("SELECT 1 FROM sqlite_master WHERE name = 'state'").fetchall()
-    return bool(rows) and db.execute("SELECT version FROM state").fetchall() == [(VERSION,)]
 
 
 def make_anew(db: sqlite3.Connection) -> None:

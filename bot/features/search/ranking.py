@@ -15,7 +15,7 @@ from operator import rshift
 from bot.contracts.messages import ArchiveLine
 from bot.core.archive_files import read_line
 from bot.features.search import analysis, index
-from bot.features.search.analysis import FORM, Term
+from bot.features.search.analysis import FORM
 from bot.features.search.index import LENGTHS, PLACE_BITS, ROW_BITS, IndexedChat, speaker_token
 from bot.tools.context import Hit, Recalled, RecallQuery
 
@@ -100,7 +100,7 @@ class ChatSearch:
         average = max(1.0, chat.tokens / chat.lines) if chat.lines else 1.0
         self._norms = [weights.k1 * (1 - weights.b + weights.b * length / average) for length in LENGTHS]
 
-    def found(self, phrasing: str, terms: Sequence[Term], wanted: Mapping[str, object]) -> Scored:
+    def found(self, phrasing: str, terms: Mapping[str, float], wanted: Mapping[str, object]) -> Scored:
         """Return the best lines of the wanted role and time. Lines that repeat a better line's text come last."""
         ranked, weights = self._best(terms), self._weights
         rows = self._db.execute(
@@ -123,7 +123,7 @@ class ChatSearch:
         found = _sorted(found)
         return found + [(line, found[-1][1]) for line in repeated]
 
-    def _best(self, terms: Sequence[Term]) -> Scored:
+    def _best(self, terms: Mapping[str, float]) -> Scored:
         """Return the best lines. If the query names a period and nothing else, return the newest lines of the period."""
         newest = "SELECT line FROM lines WHERE line BETWEEN ? AND ? ORDER BY line DESC LIMIT ?"
         of_time = {
@@ -143,42 +143,39 @@ class ChatSearch:
             self._preferred.update(row >> ROW_BITS for row in rows)
         for line in timely:
             self._scores.setdefault(line, 0.0)
-        self._search(self._feedback({term.token for term in terms}))
+        self._search(self._feedback(terms))
         return self._top(CANDIDATES)
 
-    def _with_speakers(self, terms: Sequence[Term]) -> list[Term]:
+    def _with_speakers(self, terms: Mapping[str, float]) -> dict[str, float]:
         """Return the terms, with lower weights for names of speakers. If all terms are names, add the speakers' tokens."""
-        counts = self._counts(speaker_token(term.token) for term in terms if len(term.token) > 1)
+        counts = self._counts(speaker_token(token) for token in terms if len(token) > 1)
         self._named = [token for token, count in counts.items() if count]
-        names = {term.token for term in terms if speaker_token(term.token) in self._named}
-        found = [
-            Term(term.token, term.weight * (self._weights.mentioned if term.token in names else 1.0))
-            for term in terms
-        ]
-        return found + [Term(token) for token in self._named if len(names) == len(terms)]
+        names = {token: self._weights.mentioned for token in terms if speaker_token(token) in self._named}
+        found = {token: weight * names.get(token, 1.0) for token, weight in terms.items()}
+        return found | dict.fromkeys(self._named if len(names) == len(terms) else (), 1.0)
 
-    def _search(self, terms: Sequence[Term]) -> None:
+    def _search(self, terms: Mapping[str, float]) -> None:
         """Score the lines of each term. If the query has rare words, frequent words count only in lines with a rare word."""
-        counts = self._counts(term.token for term in terms)
-        common = list[Term]()
-        for term in sorted(terms, key=lambda term: counts[term.token]):
-            count = counts[term.token]
+        counts = self._counts(terms)
+        common = list[str]()
+        for token in sorted(terms, key=lambda token: counts[token]):
+            count = counts[token]
             if count > self._budget:
-                common.append(term)
+                common.append(token)
             elif count:
                 self._budget -= count
-                self._rare.append(term.token)
-                self._add(term.weight, count, self._rows(self._quoted(term.token)))
+                self._rare.append(token)
+                self._add(terms[token], count, self._rows(self._quoted(token)))
         common = common[:_MOST_COMMON]
         each = max(200, self._budget // (2 * len(common) or 1))
         rare = f"{self._any_rare()} AND " if self._rare else ""
-        together = " AND ".join(self._quoted(term.token) for term in common[:2])
-        for place, term in enumerate(common):
-            one = self._quoted(term.token)
+        together = " AND ".join(map(self._quoted, common[:2]))
+        for place, token in enumerate(common):
+            one = self._quoted(token)
             rows = set(self._rows(rare + one, each))
             rows.update(*(self._rows(one, each, *sessions) for sessions in self._sessions))
             rows.update(self._rows(together, each) if place < 2 and not rare else ())
-            self._add(term.weight, counts[term.token], sorted(rows))
+            self._add(terms[token], counts[token], sorted(rows))
 
     def _add(self, weight: float, count: int, rows: Sequence[int]) -> None:
         """Add a term's score to its lines. `count` is the number of all rows with the term; `rows` may be a selection."""
@@ -192,7 +189,7 @@ class ChatSearch:
         rare = rarity(len(sessions), self._chat.session)
         self._matches.append((weight * rare * (weights.session_k + 1), sessions))
 
-    def _feedback(self, known: Collection[str]) -> list[Term]:
+    def _feedback(self, known: Collection[str]) -> dict[str, float]:
         """Return words that the best lines share and that few other lines contain."""
         worth: dict[str, float] = defaultdict(float)
         for line, score in self._top(self._weights.feedback_lines):
@@ -209,10 +206,10 @@ class ChatSearch:
             if worth[token] and 1 < count <= most
         }
         chosen = sorted(gains, key=lambda token: (gains[token], token), reverse=True)
-        return [
-            Term(token, self._weights.feedback * gains[token] / gains[chosen[0]])
+        return {
+            token: self._weights.feedback * gains[token] / gains[chosen[0]]
             for token in chosen[: self._weights.feedback_terms]
-        ]
+        }
 
     def _top(self, most: int) -> Scored:
         """Return the best lines. A line's score includes shares of the scores of its neighbours and of its session."""

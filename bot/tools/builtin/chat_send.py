@@ -23,8 +23,7 @@ UNFOUNDED = (
     "Not delivered: it says “{error.claim}”, but no tool has done that while you answered this message. Do it now if you can, or "
     "say truly what was done and what was not; then send again."
 )
-BYTES = 50_000_000
-"""Max bytes of all files of one message in total."""
+BYTES = 50_000_000  # Max bytes of all files of one message in total
 MOST_FILES = 10
 PARTLY = "Only the first {error.sent} of {error.parts} parts were delivered; people see them. Send only what is missing."
 UNCERTAIN = "The platform did not confirm the message; it may have arrived. Do not send it again."

@@ -23,12 +23,10 @@ from bot.tools.builtin.tool_search import PAIRED, words_of
 from bot.tools.context import ToolExecutionContext
 from bot.tools.permissions import taint
 
-_LONGEST = 20_000
-"""Max characters of one message or note that are compared."""
+_LONGEST = 20_000  # Max characters of one message or note that are compared
 _SHARE = 3
 """Divisor that defines when two texts are related: at least 1/_SHARE of the shorter text's words occur in the other text."""
-_SHORTEST = 3
-"""Words with fewer letters are not compared, unless they contain a digit."""
+_SHORTEST = 3  # Words with fewer letters are not compared, unless they contain a digit
 _COMMON_WORDS = """
     about and are but can for from had has have her his how its like not note our out please remember save that
     the their them then there they this was were what when where which who why will with would you your

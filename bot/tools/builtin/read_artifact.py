@@ -11,8 +11,7 @@ from bot.storage.artifacts import ArtifactMatches
 from bot.tools import context, result_limits
 from bot.tools.builtin import ToolPorts, tool
 
-PAGE = 8_000
-"""Max characters of one page."""
+PAGE = 8_000  # Max characters of one page
 ROOM = result_limits.ROOM - 3_000
 """Max token estimate of a page, in units of `result_limits.weight`. The rest of `result_limits.ROOM` is for the line above the page."""
 

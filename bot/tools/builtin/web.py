@@ -17,10 +17,8 @@ from bot.contracts.tools import Effect
 from bot.tools.builtin import Search, ToolPorts, tool
 from bot.tools.web import Page, Web
 
-CHARACTERS = 400_000
-"""Max characters of a page's text in the tool result."""
-ERROR_CHARACTERS = 300
-"""Max characters of an error page in the tool's error message."""
+CHARACTERS = 400_000  # Max characters of a page's text in the tool result
+ERROR_CHARACTERS = 300  # Max characters of an error page in the tool's error message
 OF_PROVIDER = {"type": "web_search_20250305", "name": "web_search", "max_uses": 2}
 """Definition of the provider's search tool. Every model supports this version, and this version runs no code."""
 ASK = "Search the web for the following and report what the results say, with names, numbers and dates:\n\n"

@@ -11,7 +11,7 @@ import itertools
 import json
 import re
 import unicodedata
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,14 +24,10 @@ from bot.text import HIDING
 from bot.tools.registry import ToolOffer
 
 LONGEST_NAME = 128
-WORDS = 1_000
-"""Max characters of a tool's description."""
-INSTRUCTIONS = 2_000
-"""Max characters of a server's instructions."""
-INNER_WORDS = 400
-"""Max characters of each description inside a schema."""
-SCHEMA = 24_000
-"""Max characters of a schema in JSON."""
+WORDS = 1_000  # Max characters of a tool's description
+INSTRUCTIONS = 2_000  # Max characters of a server's instructions
+INNER_WORDS = 400  # Max characters of each description inside a schema
+SCHEMA = 24_000  # Max characters of a schema in JSON
 PROBLEMS = 20
 LAST_RESORT = 2 * 3_600.0
 """Seconds by which the time limit in `tools.dispatch` exceeds the tool's own limit. The connection enforces the own limit, and
@@ -39,8 +35,7 @@ stops its clock while a person is being asked.
 """
 LONGEST = 4_000_000
 """Max characters of a result. A result that is too large for the model's context becomes an artifact."""
-MOST_PARTS = 1_000
-"""Max parts of a result, such as texts and pictures."""
+MOST_PARTS = 1_000  # Max parts of a result, such as texts and pictures
 RAW = "shipmate/raw"
 """Key in a listed tool's `_meta`. The key's value is the tool's definition as the server sent it."""
 
@@ -126,8 +121,11 @@ def _merged(schema: Any) -> Json:
 
 def _fields(schema: Json, whole: Json) -> Json:
     own = schema.get("properties")
-    own = own if isinstance(own, dict) else {}
-    found = {name: one if isinstance(one, dict | bool) else {} for name, one in own.items()}
+    found = (
+        {name: one if isinstance(one, dict | bool) else {} for name, one in own.items()}
+        if isinstance(own, dict)
+        else {}
+    )
     branches = [one for key in _BRANCHES if isinstance(schema.get(key), list) for one in schema[key]]
     if str(schema.get("$ref")).startswith("#/"):
         branch: Any = whole
@@ -198,9 +196,9 @@ def arguments(schema: Json) -> type[pydantic.BaseModel]:
     return Arguments
 
 
-def problems(schema: Json, value: Any) -> Iterator[Any]:
-    """Yield the errors that `jsonschema` finds with the keywords in `_CHECKED`."""
-    yield from _validator()(schema).iter_errors(value)
+def problems(schema: Json, value: Any) -> Any:
+    """Return the errors that `jsonschema` finds with the keywords in `_CHECKED`."""
+    return _validator()(schema).iter_errors(value)
 
 
 @functools.cache

@@ -15,7 +15,7 @@ from bot import errors, text
 from bot.contracts.base import Json
 from bot.contracts.environment import Log
 from bot.text import escaped
-from bot.tools.context import Answer, Question, Questions, ToolExecutionContext, current, progress
+from bot.tools.context import Ask, ToolExecutionContext, current, progress
 from bot.tools.mcp import definitions
 from bot.words import reader, say, speaking
 
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from mcp_types import ElicitResult
 
 TRIES = 3
-WORDS = 3_000
-"""Max characters of a question."""
+WORDS = 3_000  # Max characters of a question
 SKIP = frozenset({"skip", "/skip", "跳过"})
 CANCEL = frozenset({"cancel", "/cancel", "取消"})
 YES = frozenset({"yes", "y", "ok", "true", "是", "好"})
@@ -50,20 +49,20 @@ class _Call:
     seconds: float
     language: str
     report: Callable[[str | None], object]
-    waits: set[asyncio.Task[Answer]] = field(default_factory=set)
+    waits: set[asyncio.Task[str | None]] = field(default_factory=set)
     unanswered: list[str] = field(default_factory=list)
 
 
+@dataclass(eq=False)
 class Elicitations:
     """The questions of one MCP server. While several calls run, no question is asked, because the turn that it belongs to is
     unknown.
     """
 
-    def __init__(self, server: str, questions: Questions, log: Log) -> None:
-        self._log = log
-        self._questions = questions
-        self._server = server
-        self._calls: list[_Call] = []
+    server: str
+    ask: Ask | None
+    log: Log
+    _calls: list[_Call] = field(default_factory=list)
 
     @contextlib.contextmanager
     def during(self, tool: str, limit: asyncio.Timeout, seconds: float) -> Iterator[list[str]]:
@@ -89,10 +88,10 @@ class Elicitations:
         except Declined:
             return ElicitResult(action="decline")
         except Unanswered as why:
-            self._log.write("mcp", f"a form of {self._server} got no answer", level="warn", cause=str(why))
+            self.log.write("mcp", f"a form of {self.server} got no answer", level="warn", cause=str(why))
             for call in self._calls:
                 call.unanswered.append(
-                    f"[{self._server} asked the person by a form and got no answer: {why}.]"
+                    f"[{self.server} asked the person by a form and got no answer: {why}.]"
                 )
             return ElicitResult(action="cancel")
         return ElicitResult(action="accept", content=None if hasattr(params, "url") else content)
@@ -111,7 +110,7 @@ class Elicitations:
         message = f"{params.message} {getattr(params, 'url', '')}".strip()
         with speaking(call.language):
             asks = say(
-                "question.asks", tool=_literal(call.tool), server=self._server, words=_literal(message, WORDS)
+                "question.asks", tool=_literal(call.tool), server=self.server, words=_literal(message, WORDS)
             )
             if not fields:
                 if not await self._field(call, f"{asks}\n", {"type": "boolean"}, optional=False):
@@ -134,9 +133,9 @@ class Elicitations:
         asked = (asked + say("question.how_optional" if optional else "question.how")).strip()
         for number in range(TRIES):
             answer = await self._ask(call, f"{say('question.again')} {asked}" if number else asked)
-            words, plain = answer.words.strip(), answer.words.strip().casefold()
-            if answer.ended != "answered":
+            if answer is None:
                 raise Unanswered("the person did not answer")
+            words, plain = answer.strip(), answer.strip().casefold()
             if plain in CANCEL:
                 raise Declined
             if plain in SKIP:
@@ -148,9 +147,10 @@ class Elicitations:
                 return value
         raise Unanswered("no answer of the person fitted")
 
-    async def _ask(self, call: _Call, words: str) -> Answer:
-        question = Question(call.turn.request_id, call.turn.chat_key, words)
-        task = asyncio.create_task(self._questions.ask(question))
+    async def _ask(self, call: _Call, words: str) -> str | None:
+        if self.ask is None:
+            return None
+        task = asyncio.create_task(self.ask(call.turn.chat_key, call.turn.request_id, words))
         call.waits.add(task)
         call.limit.reschedule(None)
         call.report(None)
@@ -162,7 +162,7 @@ class Elicitations:
             if call in self._calls:
                 call.limit.reschedule(asyncio.get_running_loop().time() + call.seconds)
                 call.report("")
-        return Answer("nobody") if task.cancelled() else task.result()
+        return None if task.cancelled() else task.result()
 
 
 def _literal(words: str, limit: int = 80) -> str:

@@ -22,7 +22,7 @@ from bot.config.ship_file import Mcp, McpServer
 from bot.contracts.base import Json
 from bot.contracts.environment import Clock, Log, Redact
 from bot.contracts.tools import Pictured, Tool
-from bot.tools.context import Questions, progress
+from bot.tools.context import Ask, progress
 from bot.tools.mcp import definitions, transports
 from bot.tools.mcp.definitions import ServerTool
 from bot.tools.mcp.elicitation import Elicitations
@@ -32,8 +32,7 @@ from bot.tools.registry import ToolCatalog, ToolOffer
 if TYPE_CHECKING:
     from mcp import Client
 
-START_SECONDS = 30.0
-"""Timeout in seconds for connecting to a server and listing its tools."""
+START_SECONDS = 30.0  # Timeout in seconds for connecting to a server and listing its tools
 LONGEST_PAUSE = 300.0
 SOUND_SECONDS = 60.0
 """After a connection that lasted at least this many seconds, the pauses between restarts begin short again."""
@@ -41,10 +40,8 @@ MOST_TOOLS = 500
 MOST_PAGES = 50
 MOST_HUNG = 3
 """Max consecutive calls without an answer. After so many, the connection is closed."""
-LOOK_SECONDS = 10.0
-"""Timeout in seconds of the check whether a server still answers after a failed call."""
-LAST_WORDS = 2_000
-"""Max characters of a server's stderr kept for operators."""
+LOOK_SECONDS = 10.0  # Timeout in seconds of the check whether a server still answers after a failed call
+LAST_WORDS = 2_000  # Max characters of a server's stderr kept for operators
 
 
 class ServerLost(errors.ShipmateError):
@@ -60,7 +57,7 @@ class Server:
     name: str
     settings: McpServer
     _: KW_ONLY
-    questions: Questions
+    ask: Ask | None
     root: Path
     clock: Clock
     log: Log
@@ -84,7 +81,7 @@ class Server:
     _hung: int = 0
 
     def __post_init__(self) -> None:
-        self.asking = Elicitations(self.name, self.questions, self.log)
+        self.asking = Elicitations(self.name, self.ask, self.log)
 
     async def run(self) -> None:
         """Keep the server connected until this call is cancelled. The pauses between attempts grow exponentially."""
@@ -279,14 +276,16 @@ class Server:
                 f"The MCP server {self.name} is not running now; it is started again by itself. Nothing was done. Go on "
                 "without it, or try again in a few minutes."
             )
-        result = await self._answer(client, tool, arguments)
+        answer, notes = await self._answer(client, tool, arguments)
         self._hung = 0
-        words, *pictures = (part.get("text", part.get("data")) for part in result["content"])
-        if result.get("isError"):
+        said, *pictures = (part.get("text", part.get("data")) for part in answer["content"])
+        words = "\n\n".join(filter(None, (said, *notes)))
+        if answer.get("isError"):
             raise errors.ToolError(words or "The tool failed and does not say why.")
         return Pictured(words, pictures)
 
-    async def _answer(self, client: Client, tool: str, arguments: Json) -> Json:
+    async def _answer(self, client: Client, tool: str, arguments: Json) -> tuple[Json, list[str]]:
+        """Return the server's result (`definitions.mended`), and notes about questions that nobody answered."""
         import anyio
         from mcp import MCPError
         from mcp_types import CONNECTION_CLOSED, CallToolRequest, CallToolRequestParams, CallToolResult
@@ -333,9 +332,7 @@ class Server:
                 f"The connection to the MCP server {self.name} was lost while it worked "
                 f"({self._ending or 'its answer broke off'}); it may have taken effect. Look before you try again."
             ) from None
-        result = answer.model_dump(mode="json", by_alias=True)
-        result["content"][0]["text"] = "\n\n".join(filter(None, (result["content"][0]["text"], *unanswered)))
-        return result
+        return answer.model_dump(mode="json", by_alias=True), unanswered
 
     async def _works(self, client: Client) -> bool:
         """Return True if the connection works after a failed call. Over HTTP, list the tools to find out."""
@@ -349,9 +346,7 @@ class Server:
 
 
 class McpServers(ToolCatalog):
-    """The `tools.registry.ToolCatalog` of the MCP servers in ship.json. Through `questions`, a server can ask the person of the
-    turn.
-    """
+    """The `tools.registry.ToolCatalog` of the MCP servers in ship.json."""
 
     def __init__(self, settings: Mcp, **environment: Any) -> None:
         """Create the enabled servers. `environment` are keyword arguments of `Server`."""

@@ -27,8 +27,7 @@ from bot.tools.permissions.protected_code import ProtectedCode
 if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
 
-LONGEST = 8 * 2**20
-"""Max bytes of an HTTP answer, and of an event in a streamed answer."""
+LONGEST = 8 * 2**20  # Max bytes of an HTTP answer, and of an event in a streamed answer
 CONNECT_SECONDS = 10.0
 SILENCE_SECONDS = 300.0
 _INHERITED = [
@@ -54,12 +53,15 @@ _SWITCHES = frozenset({"-c", "-e", "-i", "-m", "-q", "-y", "--", "--quiet", "--r
 _ROOTS = frozenset({"-C", "-f", "--directory", "--prefix", "--project", "--cwd", "--file", "--makefile"})
 """Options of package launchers that name a folder or file whose code is run."""
 
-Tell = Callable[[str], object]
-
 
 @contextlib.asynccontextmanager
 async def process(
-    words: Sequence[str], *, folder: Path, env: Mapping[str, str], said: Tell, ended: Callable[[], object]
+    words: Sequence[str],
+    *,
+    folder: Path,
+    env: Mapping[str, str],
+    said: Callable[[str], object],
+    ended: Callable[[], object],
 ) -> AsyncIterator[TransportStreams]:
     """Run a server process inside the `with` block. `said` gets the server's stderr. `ended` is called when the server's stdout
     ends. After the block, the process group is killed unless the process ends by itself. Raises OSError.

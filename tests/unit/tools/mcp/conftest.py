@@ -16,7 +16,7 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.tools import Pictured
 from bot.system import SystemClock
 from bot.testing.log import MemoryLog
-from bot.tools.context import Answer, Question, Questions, ToolExecutionContext, tool_scope
+from bot.tools.context import Ask, ToolExecutionContext, tool_scope
 from bot.tools.mcp.servers import McpServers, Server
 
 HERE = Path(__file__).parent
@@ -27,19 +27,19 @@ class Rig:
 
     def __init__(self, root: Path, clock: Any, **servers: dict[str, Any]) -> None:
         self.log = MemoryLog()
-        self.person: Questions | None = None
+        self.person: Ask | None = None
         """Answers the servers' questions; None if nobody is there."""
         self.all = McpServers(
             Mcp.model_validate({"servers": servers}, strict=False),
-            questions=self,
+            ask=self.ask,
             root=root,
             clock=clock,
             log=self.log,
             redact=lambda words: words.replace("secret-secret-secret", "[hidden]"),
         )
 
-    async def ask(self, question: Question) -> Answer:
-        return await self.person.ask(question) if self.person is not None else Answer("nobody")
+    async def ask(self, *question: Any) -> str | None:
+        return await self.person(*question) if self.person is not None else None
 
     def __getitem__(self, name: str) -> Server:
         return self.all.servers[name]

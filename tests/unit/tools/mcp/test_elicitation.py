@@ -9,7 +9,7 @@ import pytest
 
 from bot import errors
 from bot.contracts.identity import ChatKey
-from bot.tools.context import Answer, Question, ToolExecutionContext, tool_scope
+from bot.tools.context import ToolExecutionContext, tool_scope
 from tests.timers import leap, leap_until_done
 from tests.unit.tools.mcp.conftest import Rig, Start, friendly, until
 
@@ -17,23 +17,23 @@ TURN = ToolExecutionContext(ChatKey.parse("slack:chat:C1"), "R1", "U1", None, ca
 
 
 class Person:
-    """A fake of `tools.context.Questions` that never answers."""
+    """A person who never answers."""
 
     def __init__(self) -> None:
-        self.asked: list[Question] = []
+        self.asked: list[str] = []
         self.left = False
 
-    async def ask(self, question: Question) -> Answer:
-        self.asked.append(question)
+    async def ask(self, _: ChatKey, __: str, words: str) -> str | None:
+        self.asked.append(words)
         try:
             await asyncio.Event().wait()
         finally:
             self.left = True
-        return Answer("nobody")
+        return None
 
 
 async def book(rig: Rig, person: Person) -> str:
-    rig.person = person
+    rig.person = person.ask
     with tool_scope(TURN):
         return await rig.call("mcp__one__book")
 
