@@ -5,7 +5,7 @@ the person who asks.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Literal
@@ -106,9 +106,7 @@ async def chat_load_history(ports: ToolPorts, args: LoadHistoryInput) -> str:
     found = await find(ports, args, chats, room, filters)
     if not found.lines:
         return _nothing(args, found) + _left_out(others)
-    made = await _made(ports, found.lines, turn.chat_key)
-    marked = [_marked(ports, line, turn, made.get(place)) for place, line in enumerate(found.lines)]
-    loaded = await injection.inject(marked)
+    loaded = await injection.inject(await _marked(ports, found.lines, turn.chat_key))
     told = _receipt(args, loaded, found, turn)
     if any((line.meta or {}).get("artifacts") for line in loaded):
         told += " What stands under `artifacts` can be read with `read_artifact`."
@@ -177,27 +175,24 @@ async def _newest(
     return _FoundLines(lines, lines, total, counted=counted)
 
 
-async def _made(ports: ToolPorts, lines: Sequence[ArchiveLine], chat_key: ChatKey) -> dict[int, list[Json]]:
-    """Return the artifacts of the turns that these lines belong to, by the index in `lines` of each turn's last line.
-    Artifacts of other chats are left out, because they cannot be read here.
+async def _marked(ports: ToolPorts, lines: Sequence[ArchiveLine], chat_key: ChatKey) -> list[ArchiveLine]:
+    """Return the lines with a link and their chat as metadata. The last line of each turn also names the turn's artifacts,
+    except those of other chats, which cannot be read here.
     """
-    places = {line.request_id: place for place, line in enumerate(lines) if line.chat_key == chat_key}
-    places.pop("", None)
+    last = {line.request_id: line for line in lines if line.chat_key == chat_key and line.request_id}
+    made: Mapping[str, Sequence[tuple[str, str]]] = {}
     with contextlib.suppress(errors.StorageError):  # messages are loaded even if this fails
-        made = await ports.artifacts.made(chat_key, places) if places else {}
-        return {
-            places[request]: [{"id": name, "tool": tool} for name, tool in found[-MOST_ARTIFACTS:]]
-            for request, found in made.items()
+        made = await ports.artifacts.made(chat_key, last) if last else {}
+    marked = []
+    for line in lines:
+        found = made.get(line.request_id, ()) if last.get(line.request_id) is line else ()
+        where = {
+            "chat": str(line.chat_key) if line.chat_key != chat_key else None,
+            "link": ports.permalink(line),
+            "artifacts": [{"id": name, "tool": tool} for name, tool in found[-MOST_ARTIFACTS:]] or None,
         }
-    return {}
-
-
-def _marked(
-    ports: ToolPorts, line: ArchiveLine, turn: ToolExecutionContext, made: list[Json] | None
-) -> ArchiveLine:
-    chat = str(line.chat_key) if line.chat_key != turn.chat_key else None
-    where = {"chat": chat, "link": ports.permalink(line), "artifacts": made}
-    return line.model_copy(update={"meta": {**(line.meta or {}), **where}})
+        marked.append(line.model_copy(update={"meta": {**(line.meta or {}), **where}}))
+    return marked
 
 
 _Identity = tuple[ChatKey, int, str, str]

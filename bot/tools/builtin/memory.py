@@ -108,8 +108,10 @@ async def memory(ports: ToolPorts, args: MemoryInput) -> str:
     turn, path = context.current(), args.path or ""
     if args.command == "view":
         return await _view(ports, turn, path.rstrip("/"), args.view_range)
+    ts, level = int(ports.clock.now() * 1000), taint.seen(turn.view()).taint
+    by = Written(ts, turn.request_id, turn.chat_key, turn.user_id, level)
     if args.command == "rename":
-        return await _rename(ports, turn, args.old_path or "", args.new_path or "")
+        return await _rename(ports, turn, args.old_path or "", args.new_path or "", by)
     owner, name = _file(turn, path)
     if args.command == "delete":
         count = await ports.memory.drop(owner, name, session=False)
@@ -117,7 +119,6 @@ async def memory(ports: ToolPorts, args: MemoryInput) -> str:
             raise errors.ToolError(f"There is no {text.preview(path, 120)}. Nothing was deleted.")
         return f"Deleted: {count} file{'' if count == 1 else 's'}."
     seen = NoteSources(turn.view(), turn.request_id)
-    by = _by(ports, turn)
 
     def also(line: str) -> list[Written]:
         return [Written(by.ts, request_id, turn.chat_key, user_id) for request_id, user_id in seen.of(line)]
@@ -155,18 +156,13 @@ async def _listing(ports: ToolPorts, turn: ToolExecutionContext, asked: str) -> 
     return "\n".join([f"{asked}/" if found else f"{asked}/ (empty)", *found])
 
 
-def _by(ports: ToolPorts, turn: ToolExecutionContext) -> Written:
-    ts, taints = int(ports.clock.now() * 1000), taint.seen(turn.view()).taint
-    return Written(ts, turn.request_id, turn.chat_key, turn.user_id, taints)
-
-
-async def _rename(ports: ToolPorts, turn: ToolExecutionContext, old: str, new: str) -> str:
+async def _rename(ports: ToolPorts, turn: ToolExecutionContext, old: str, new: str, by: Written) -> str:
     (owner, source), (other, target) = _file(turn, old), _file(turn, new)
     if owner != other:
         raise errors.ToolError(
             f"What is in {CHAT} and what is in {ME} stay apart. Nothing was renamed; write a new file."
         )
-    if not await ports.memory.move(owner, source, target, _by(ports, turn)):
+    if not await ports.memory.move(owner, source, target, by):
         raise errors.ToolError(f"There is no {text.preview(old, 120)}. Nothing was renamed.")
     return f"{old} is {new} now."
 
