@@ -99,13 +99,6 @@ def _folders(top: Path, skipped: Callable[[str], bool]) -> Iterator[tuple[Path, 
             yield folder, entries
 
 
-def _named_files(root: Path) -> Iterator[Path]:
-    for _, entries in _folders(root, lambda name: folded(name) in _SKIPPED):
-        yield from (Path(entry.path) for entry in entries if folded(entry.name) in _NAMES)
-    for _, entries in _folders(root / ".ship" / "instructions", lambda _: False):
-        yield from (Path(entry.path) for entry in entries)  # `find_instruction_files` ignores folders
-
-
 def _references(root: Path, path: Path) -> Iterator[tuple[Path, bool]]:
     """Yield the project's files that the file at `path` refers to: with True if it includes a file, False if it links to it."""
     try:
@@ -308,9 +301,12 @@ class FileGuard:
         """Return all instruction files. References in files that are not followed are ignored."""
         names, nodes = set[Parts](), set[tuple[int, int]]()
         files, expanded, named = set[str](), set[Path](), dict[Path, str]()
-        folders = (self._root / ".claude" / "skills", *self._skills)
-        skills = [place / "SKILL.md" for folder in folders for place in folder.glob("*/")]
-        todo = [(path, True) for path in (*_named_files(self._root), *self._more, *skills)]
+        visible = _folders(self._root, lambda name: folded(name) in _SKIPPED)
+        paths = [Path(one.path) for _, entries in visible for one in entries if folded(one.name) in _NAMES]
+        paths += (self._root / ".ship" / "instructions").rglob("*")
+        skills = (self._root / ".claude" / "skills", *self._skills)
+        paths += [place / "SKILL.md" for folder in skills for place in folder.glob("*/")]
+        todo = [(path, True) for path in (*paths, *self._more)]
         with self._lock:
             for path, instructs in todo:  # the list grows during the loop
                 end = Path(os.path.realpath(path))
@@ -412,23 +408,19 @@ class FileGuard:
     def _save(self) -> None:
         if self._file is None or self._disk is None:
             return
-        files = {
-            path: {
-                "origin": one.origin.packed(),
-                "channel": one.channel,
-                "inode": one.stamp[0],
-                "saved": one.stamp[1],
-            }
-            for path, one in sorted(self._marks.items())
-            if one.stamp is not None
-        }
+        files, folders = dict[str, Json](), list[str]()
+        for path, one in sorted(self._marks.items()):
+            if one.stamp is None:
+                folders.append(path)
+            else:
+                facts = {"origin": one.origin.packed(), "channel": one.channel}
+                files[path] = facts | {"inode": one.stamp[0], "saved": one.stamp[1]}
+        begun = [one.since for one in self._running if self._must_be_marked(one.origin, one.channel)]
         state: Json = {
             "v": 1,
             "files": files,
-            "folders": sorted(path for path, one in self._marks.items() if one.stamp is None),
-            "begun": sorted(
-                one.since for one in self._running if self._must_be_marked(one.origin, one.channel)
-            ),
+            "folders": folders,
+            "begun": begun,
             "known": None if self._known is None else sorted(self._known),
         }
         # File names may not be valid text, so they are written with JSON escapes.
@@ -443,10 +435,8 @@ class FileGuard:
             known = state.get("known")
             self._known = None if known is None else {(str(name), str(end)) for name, end in known}
             for path, mark in state.get("files", {}).items():
-                # Early releases of 0.1 stored `state` (inode, time and size); later ones stored only `saved`, the time.
-                inode = mark["inode"] if "inode" in mark else (self._stamp(path) or (0,))[0]
-                inode, saved, *_ = mark["state"] if "state" in mark else (inode, mark["saved"])
-                stamp = (int(inode), int(saved))
+                # Version 0.1 stored no inode. Its marks cover every state of the file.
+                stamp = (int(mark["inode"]), int(mark["saved"])) if "inode" in mark else None
                 self._marks[path] = _Mark(unpacked(mark["origin"]), str(mark["channel"]), stamp)
             self._marks |= {str(path): _Mark() for path in state.get("folders", ())}
             begun = list(map(int, state.get("begun", ())))

@@ -8,7 +8,6 @@ import errno
 import json
 import os
 import platform
-import re
 import select
 import shutil
 import signal
@@ -20,7 +19,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mappi
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bot import errors, file_access
+from bot import errors, file_access, text
 from bot.config.ship_file import ShellLimits
 from bot.file_access import is_hidden
 from bot.tools.file_guard import Command, FileGuard, InstructionFileSet
@@ -72,7 +71,6 @@ _ETC = """
     pki/tls/certs ssl/certs ssl/openssl.cnf
 """
 _NETWORK_ETC = " hosts resolv.conf"
-_ESCAPES = re.compile(r"\x1b(?:\[[0-?]{0,40}[ -/]{0,4}[@-~]|\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|[@-Z\\-_])")
 CROWDED = (
     "The project's folder has thousands of names that commands may not see, such as .env_1: too many to hide here. "
     "Tell the person to move them out of the project, and go on without commands."
@@ -246,9 +244,7 @@ def _limited(limits: ShellLimits, words: Sequence[str]) -> list[str]:
 
 
 LimitCheck = Callable[[int], str | None]
-"""Function that checks the command with this pid. Returns the exceeded limit as text; None if no limit is exceeded.
-This call blocks the thread.
-"""
+"""Function that returns as text which limit the command with this pid has exceeded; None for no limit."""
 
 
 def _watch(limits: ShellLimits, root: Path) -> LimitCheck:
@@ -348,18 +344,14 @@ def find(root: Path, own: Collection[str]) -> tuple[dict[str, bool], dict[str, _
     This call blocks the thread.
     """
     masks: dict[str, bool] = {}
-    others: dict[str, _Node] = {}
-    linked: set[_Node] = set()
+    nodes: dict[str, _Node] = {}
     left = [str(root)]
     while left:
         folder = left.pop()
         entries = list[os.DirEntry[str]]()
         # Skip an unreadable folder, because commands cannot list it either. Any other failure prevents the command.
-        with (
-            contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError),
-            os.scandir(folder) as found,
-        ):
-            entries += found
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError):
+            entries += os.scandir(folder)
         for entry in entries:
             hidden = is_hidden(entry.name)
             if hidden and entry.is_symlink():
@@ -370,21 +362,15 @@ def find(root: Path, own: Collection[str]) -> tuple[dict[str, bool], dict[str, _
             elif entry.is_dir(follow_symlinks=False) and not hidden:
                 left.append(entry.path)
             elif not entry.is_symlink() and not (hidden and folder == str(root) and entry.name not in own):
-                node = _shared(entry)
                 if hidden:
                     masks[entry.path] = entry.is_dir(follow_symlinks=False)
-                    linked |= {node} if node is not None else set()
-                elif node is not None:
-                    others[entry.path] = node
+                with contextlib.suppress(OSError):
+                    state = entry.stat(follow_symlinks=False)
+                    if state.st_nlink > 1 and stat.S_ISREG(state.st_mode):
+                        nodes[entry.path] = state.st_dev, state.st_ino
+    linked = {nodes[path] for path in masks if path in nodes}
+    others = {path: node for path, node in nodes.items() if path not in masks}
     return masks | {path: False for path, node in others.items() if node in linked}, others
-
-
-def _shared(entry: os.DirEntry[str]) -> _Node | None:
-    with contextlib.suppress(OSError):
-        found = entry.stat(follow_symlinks=False)
-        if found.st_nlink > 1 and stat.S_ISREG(found.st_mode):
-            return found.st_dev, found.st_ino
-    return None
 
 
 # ------------------------------------------------------------ processes
@@ -432,7 +418,7 @@ class _Process(asyncio.SubprocessProtocol):
         head, tail = self._outputs[fd]
         lost = self._lost[fd] + max(0, len(tail) - KEPT)
         between = f"\n[… {lost} bytes left out …]\n".encode() if lost else b""
-        return _ESCAPES.sub("", (head + between + tail[-KEPT:]).decode("utf-8", "replace"))
+        return text.without_escapes((head + between + tail[-KEPT:]).decode("utf-8", "replace"))
 
 
 async def run_process(

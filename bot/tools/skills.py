@@ -20,7 +20,7 @@ from bot.contracts.environment import Log
 from bot.file_access import hidden
 from bot.tools.file_guard import FileGuard, NotVetted
 from bot.tools.permissions.patterns import Paths, RuleMalformed
-from bot.tools.permissions.rules import Call, Decision, PolicyContext, Rules, Subject
+from bot.tools.permissions.rules import Call, Decision, PolicyContext, Rules, Subject, check, parse
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class SkillFolder:
         self._log = log
         self._guard = guard
         self._known: dict[Path, tuple[_Stamp | None, Skill | None]] = {}
-        """Parsed skills by file, each with the file's stamp. Every chat needs the skills, and the files rarely change."""
+        """Parsed skills by file, each with the file's stamp."""
         # After a start, many chats may need the skills at the same time. One chat reads the files; the other chats wait.
         self._scanning = asyncio.Lock()
 
@@ -72,12 +72,10 @@ class SkillFolder:
     async def _all(self) -> dict[str, Skill]:
         async with self._scanning:
             # Most projects have no skill folder, so they need no thread here.
-            places = any(os.path.lexists(place) for place, _ in self._places)  # noqa: ASYNC240 - takes microseconds
-            files = await asyncio.to_thread(self._files) if places else {}
-            known, self._known = self._known, {}
-            for path, stamp in files.items():
-                same = path in known and known[path][0] == stamp
-                self._known[path] = known[path] if same else await asyncio.to_thread(self._read, path, stamp)
+            if any(os.path.lexists(place) for place, _ in self._places):  # noqa: ASYNC240 - takes microseconds
+                self._known = await asyncio.to_thread(self._scan)
+            else:
+                self._known = {}
         skills: dict[str, Skill] = {}
         for _, skill in self._known.values():
             if skill is not None and skill.name in skills:
@@ -86,19 +84,20 @@ class SkillFolder:
                 skills[skill.name] = skill
         return skills
 
-    def _files(self) -> dict[Path, _Stamp]:
-        """Return every `SKILL.md` one level below the skill folders, in order, with a stamp of its state."""
-        files: dict[Path, _Stamp] = {}
+    def _scan(self) -> dict[Path, tuple[_Stamp | None, Skill | None]]:
+        """Read every `SKILL.md` one level below the skill folders, in order, unless it is known and unchanged."""
+        found = dict[Path, tuple[_Stamp | None, Skill | None]]()
         for place, inside in self._places:
             home = inside.resolve() if inside is not None else None
             for file in sorted(place.glob("*/SKILL.md")):
                 with contextlib.suppress(OSError):
                     seen = file.stat()
                     if stat.S_ISREG(seen.st_mode) and (home is None or not hidden(home, file.resolve())):
-                        files[file] = (seen.st_mtime_ns, seen.st_size, seen.st_ino)
-        return files
+                        stamp, known = (seen.st_mtime_ns, seen.st_size, seen.st_ino), self._known.get(file)
+                        found[file] = known if known and known[0] == stamp else self._read(file, stamp)
+        return found
 
-    def _read(self, file: Path, stamp: _Stamp | None) -> tuple[_Stamp | None, Skill | None]:
+    def _read(self, file: Path, stamp: _Stamp) -> tuple[_Stamp | None, Skill | None]:
         try:
             raw = self._guard.read(file, file.resolve(), FILE_LIMIT)
             return stamp, _parse(raw.decode("utf-8", "replace"), file.parent.name)
@@ -184,7 +183,7 @@ class SkillAllowlist:
             sound = list[str]()
             for rule in (rule for entry in listed for rule in rules_of(entry)):
                 with contextlib.suppress(RuleMalformed):  # an invalid entry allows nothing
-                    Rules(self._paths, allow=[rule])
+                    check(parse(rule), "allow", self._paths)
                     sound.append(rule)
             self._compiled[listed] = Rules(self._paths, allow=sound)
         return self._compiled[listed]

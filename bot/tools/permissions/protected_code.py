@@ -65,12 +65,8 @@ class ProtectedCode:
         """
         return _linked(self.runs)
 
-    def seals(self, path: Path) -> bool:
-        """Return True if a path is part of the protected code. Case and Unicode form of names are ignored."""
-        return any(_named_below(one, path) for one in self.sealed)
-
     def refuses(self, path: Path) -> bool:
-        """Return True if a path is part of the protected code, by its name or by its inode. This call blocks the thread."""
+        """Return True if a path is part of the protected code, by its name in any case or by its inode. This call blocks."""
         return self.closed or any(_below(one, path) for one in self.sealed)
 
     def changeable(self, path: Path) -> bool:
@@ -102,7 +98,7 @@ def protected_code(root: Path, code: RunningCode | None = None) -> ProtectedCode
     # A command could create a missing path of the code or replace a link. If one is in the folder, close the whole folder.
     names = dict.fromkeys(name for one in code.runs for name in (one, *one.parents))
     places = [one.parent.resolve() / one.name for one in names if one.is_symlink() or not one.exists()]
-    loose = any(_below(real, one) and not any(_named_below(kept, one) for kept in sealed) for one in places)
+    loose = any(_below(real, one) and not any(named_below(kept, one) for kept in sealed) for one in places)
     return ProtectedCode(real, closed=loose, sealed=sealed, runs=code.runs)
 
 
@@ -128,7 +124,7 @@ def _outermost(found: Iterable[Path]) -> tuple[Path, ...]:
 
 def _below(upper: Path, lower: Path) -> bool:
     """Return True if `lower` equals `upper` or is below it, by name or by inode. Both paths are resolved."""
-    if _named_below(upper, lower):
+    if named_below(upper, lower):
         return True
     with contextlib.suppress(OSError):
         wanted = upper.stat()
@@ -139,6 +135,6 @@ def _below(upper: Path, lower: Path) -> bool:
     return False
 
 
-def _named_below(upper: Path, lower: Path) -> bool:
+def named_below(upper: Path, lower: Path) -> bool:
     first, second = [folded(part) for part in upper.parts], [folded(part) for part in lower.parts]
     return second[: len(first)] == first

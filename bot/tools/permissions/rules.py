@@ -38,7 +38,7 @@ from bot.tools.permissions.patterns import (
     glob,
     target_of,
 )
-from bot.tools.permissions.protected_code import CLOSED, OURS, ProtectedCode
+from bot.tools.permissions.protected_code import CLOSED, OURS, ProtectedCode, named_below
 
 Role = Literal["operator", "member", "nobody"]
 Outcome = Literal["allow", "ask", "deny"]
@@ -330,7 +330,11 @@ class Rules:
         inside = (form[len(root) :] if form[: len(root)] == root else form for form in place.forms)
         if any(is_hidden(part) for form in inside for part in form):
             return "secrets and settings are closed to tools"
-        if code is not None and changes and any(code.seals(Path("/", *form)) for form in place.forms):
+        if (
+            code is not None
+            and changes
+            and any(named_below(one, Path("/", *form)) for one in code.sealed for form in place.forms)
+        ):
             return OURS
         return None
 
