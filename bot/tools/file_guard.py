@@ -32,6 +32,8 @@ from bot.contracts.identity import UserRef
 from bot.contracts.messages import ANYBODYS, NOBODYS, Provenance, Taint, unpacked
 from bot.file_access import HiddenNames, hidden, is_hidden
 from bot.text import folded
+from bot.tools.permissions.protected_code import ProtectedCode
+from bot.tools.project import Project
 
 INCLUDE = re.compile(r"@include[ \t]+(\S.*?)[ \t]*")
 _LINK = re.compile(
@@ -177,6 +179,7 @@ class FileGuard:
         self._given, self._root = root, Path(os.path.realpath(root))
         self._file, self._disk, self._log = file, disk, log
         self._operators, self._more, self._skills = operators, more, skills
+        self._project = Project(self._root, ProtectedCode(self._root))
         self._lock = threading.RLock()
         self._running: list[Command] = []
         self.own: HiddenNames | None = None
@@ -242,22 +245,26 @@ class FileGuard:
             place = self._place(path)
             if place is None or (self._name(path), end) in known:
                 continue
-            aside = place.with_name(f"refused-{place.name[:80]}-{secrets.token_hex(3)}")
+            aside = place.with_name(f"refused-{place.name[:50]}-{secrets.token_hex(3)}")
+            # A file name may not be valid text.
+            names = (os.fsencode(one.relative_to(self._root)) for one in (place, aside))
+            old, new = (name.decode(errors="replace") for name in names)
             try:
-                with contextlib.suppress(FileNotFoundError):  # it was renamed under another of its names
-                    if not os.access(place.parent, os.W_OK | os.X_OK, effective_ids=True):
-                        place.parent.chmod(0o700)
-                    place.rename(aside)
-                    # A file name may not be valid text.
-                    old, new = (
-                        os.fsencode(one.relative_to(self._root)).decode(errors="replace")
-                        for one in (place, aside)
-                    )
-                    moved[old] = new
-                    told = "a command made an instruction file, which has a new name"
-                    self._log_line(told, level="warn", file=old)
+                # Another command may still run and replace folders by links, so no link is followed.
+                with self._project.parent(str(place.relative_to(self._root))) as (folder, name):
+                    if not os.access(".", os.W_OK | os.X_OK, dir_fd=folder, effective_ids=True):
+                        os.fchmod(folder, 0o700)
+                    os.rename(name, aside.name, src_dir_fd=folder, dst_dir_fd=folder)
+                moved[old] = new
+                self._log_line(
+                    "a command made an instruction file, which has a new name", level="warn", file=old
+                )
+            except FileNotFoundError:
+                pass  # it was renamed under another of its names
             except OSError as error:
-                self._log_line("an instruction file cannot be renamed", level="error", cause=str(error))
+                self._log_line(
+                    "an instruction file cannot be renamed", level="error", file=old, cause=str(error)
+                )
             clean = clean and not path.exists()
         return clean
 

@@ -157,7 +157,7 @@ async def test_a_file_that_cannot_be_renamed_is_not_followed(desk: Desk, chat: C
     (desk.root / "pkg").mkdir()
     (desk.root / "pkg/Agent.md").write_text("PLANTED")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Path, "rename", refused)
+        patch.setattr(os, "rename", refused)
         chat.guard.end(command)
     assert await chat.told("pkg/x") == ""
     again = Chat(desk.root)
@@ -166,8 +166,8 @@ async def test_a_file_that_cannot_be_renamed_is_not_followed(desk: Desk, chat: C
     assert "GOOD" in await again.told("pkg/x")
 
 
-def refused(path: Path, _: Path) -> Path:
-    raise PermissionError(1, "refused", str(path))
+def refused(name: str, _: str, **__: int) -> None:
+    raise PermissionError(1, "refused", name)
 
 
 def test_another_case_of_a_name_hides_none(tmp_path: Path) -> None:
