@@ -18,6 +18,7 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from bot import config, configuration, discovery, errors, file_access, http_server, instance, text
 from bot.composition import Gateway
@@ -325,13 +326,13 @@ def ready_line(gateway: Gateway) -> str:
     return " ".join(["ready", *sorted(gateway.channels), *addresses])
 
 
-async def chat(root: Path) -> int:
-    """Open a chat in the terminal (`shipmate chat`). The chat uses the running gateway; if none runs, it starts one. Raises
-    `errors.ShipmateError`.
+async def chat(root: Path, **how: Any) -> int:
+    """Open a chat in the terminal (`shipmate chat`). The chat uses the running gateway; if none runs, it starts one.
+    `how` is passed to `channels.console.client.converse`. Raises `errors.ShipmateError`.
     """
     client = importlib.import_module(f"{discovery.PACKAGE}.{CONSOLE}.client")
     home = root / config.HOME
-    talk = functools.partial(client.converse, home, stdin=sys.stdin, stdout=sys.stdout)
+    talk = functools.partial(client.converse, home, **{"stdin": sys.stdin, "stdout": sys.stdout} | how)
     if await asyncio.to_thread(instance.is_held, home):
         with speaking(terminal_language(os.environ)):
             return int(await talk())

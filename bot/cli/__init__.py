@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C."""
@@ -16,6 +17,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code. `bot.cli.commands` is imported after the signal handlers are set, because
     importing it takes time.
     """
+    if arguments is None and len(sys.argv) == 1:
+        sys.argv += _first_look()
     gateway = arguments is None and sys.argv[1:2] in (["run"], ["start"])
     if gateway:
         # No turn runs before the gateway sets its own handlers, so until then a signal may end the process at once.
@@ -36,3 +39,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for number in _STOPS:
             signal.signal(number, signal.SIG_IGN)
     return code
+
+
+def _first_look() -> list[str]:
+    """Return the arguments to use if the user gives none, as in `uvx shipmate`. They start a gateway with default settings in
+    the user's data folder. Return [], which shows the help, if there is no terminal or if the current folder is a project.
+    """
+    terminals = all(stream and stream.isatty() for stream in (sys.stdin, sys.stdout))
+    if not terminals or Path("ship.json").exists():
+        return []
+    folder = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "shipmate"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    print(
+        f"A first look, in {folder}. `shipmate init` sets up a folder of yours, `shipmate --help` shows all commands.",
+        flush=True,
+    )
+    return ["run", "--defaults", "--dir", str(folder)]

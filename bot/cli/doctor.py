@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import os
+import secrets
 import stat
+import tempfile
+import time
 from collections.abc import AsyncIterator, Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
@@ -21,7 +26,8 @@ from bot.config import Settings, tokens_in_use
 from bot.contracts.channel import Finding, Verdict
 from bot.contracts.model import Model
 from bot.core import sqlite_log
-from bot.invocation import version_of
+from bot.features.search import index
+from bot.invocation import command, version_of
 from bot.resources import space_of
 from bot.system import SystemClock
 from bot.telemetry import LogRedactor
@@ -30,15 +36,20 @@ from bot.tools.mcp.servers import START_SECONDS, McpServers
 
 MAX_SKEW_SECONDS = 30.0
 """Max difference in seconds between the clocks of this machine and of a platform."""
+TURN_SECONDS = 180.0
 LOW, VERY_LOW = 0.10, 0.02
 """Min shares of the disk that must be free. Below `LOW` the check warns; below `VERY_LOW` it fails."""
 
+Turn = Annotated[
+    bool, typer.Option("--turn", help="Also run one turn, which asks the model and stays in the log.")
+]
 
-def doctor(root: Dir = Here, defaults: Defaults = False, as_json: AsJson = False) -> None:
-    raise typer.Exit(asyncio.run(_examine(root, defaults=defaults, as_json=as_json)))
+
+def doctor(root: Dir = Here, defaults: Defaults = False, as_json: AsJson = False, turn: Turn = False) -> None:
+    raise typer.Exit(asyncio.run(_examine(root, defaults=defaults, as_json=as_json, turn=turn)))
 
 
-async def _examine(root: Path, *, defaults: bool, as_json: bool) -> int:
+async def _examine(root: Path, *, defaults: bool, as_json: bool, turn: bool) -> int:
     verdicts, settings = set[str](), None
     try:
         settings = configuration.load(root, defaults=defaults)
@@ -46,7 +57,7 @@ async def _examine(root: Path, *, defaults: bool, as_json: bool) -> int:
     except errors.ConfigError as error:
         lines = _configuration("wrong", error.findings)
     redact = LogRedactor(settings.secrets if settings is not None else ())
-    async for one in _findings(root, settings, lines):
+    async for one in _findings(root, settings, lines, turn=turn):
         verdicts.add(one.verdict)
         facts = {key: redact(value) for key, value in asdict(one).items()}
         remedy = f"; {one.remedy}" if one.remedy else ""
@@ -55,12 +66,14 @@ async def _examine(root: Path, *, defaults: bool, as_json: bool) -> int:
     return 78 if "wrong" in verdicts else 75 if "later" in verdicts else 0
 
 
-async def _findings(root: Path, settings: Settings | None, lines: list[Finding]) -> AsyncIterator[Finding]:
+async def _findings(
+    root: Path, settings: Settings | None, lines: list[Finding], *, turn: bool
+) -> AsyncIterator[Finding]:
     """Run the checks. If ship.json is invalid, run only those that need no settings. `lines` are findings about ship.json."""
     own = version_of("shipmate", "from a folder, not installed")
     yield Finding("versions", "ok", f"shipmate {own}, Python {PYTHON}")
     embedded = settings is None or settings.engine.kind == "embedded"
-    for one in (*lines, *permissions(root), disk(root), *([journal(root)] if embedded else ())):
+    for one in (*lines, *permissions(root), disk(root), *(stored(root) if embedded else ())):
         yield one
     if settings is None:
         return
@@ -71,11 +84,33 @@ async def _findings(root: Path, settings: Settings | None, lines: list[Finding])
     for part in (model, servers, channels):
         async for one in part(settings):
             yield one
+    if turn:
+        yield await _test_turn(settings)
 
 
 def _configuration(verdict: Verdict, lines: Iterable[str]) -> list[Finding]:
     parts = (line.partition(": ") for line in lines)
     return [Finding("configuration", verdict, key, rest) for key, _, rest in parts]
+
+
+async def _test_turn(settings: Settings) -> Finding:
+    """Start a gateway, send it a message from the terminal's channel, and check the answer."""
+    import bot.app  # imports every library of the gateway
+
+    word, answer, began = secrets.token_hex(3), io.StringIO(), time.monotonic()
+    try:
+        with tempfile.TemporaryFile("w+", encoding="utf-8") as asked:
+            asked.write(f"This is a test by `shipmate doctor`. Answer with this word alone: {word}\n")
+            asked.seek(0)
+            async with asyncio.timeout(TURN_SECONDS):
+                await bot.app.chat(settings.root, stdin=asked, stdout=answer, chat_id="doctor")
+    except errors.ShipmateError as error:
+        return Finding("turn", "wrong", str(error))
+    except TimeoutError:
+        return Finding("turn", "later", f"no answer within {TURN_SECONDS:g} s", "see `shipmate logs`")
+    if word in answer.getvalue():
+        return Finding("turn", "ok", f"answered within {time.monotonic() - began:.1f} s")
+    return Finding("turn", "wrong", f"not answered: {answer.getvalue().strip()}", "see `shipmate logs`")
 
 
 def operators(settings: Settings) -> Iterator[Finding]:
@@ -134,15 +169,21 @@ def database(settings: Settings) -> Iterator[Finding]:
     yield Finding("cluster", "ok", "; ".join(found) or "no process is running")
 
 
-def journal(root: Path) -> Finding:
-    """Check that the log of the chats is readable."""
-    path = root / HOME / sqlite_log.FILE
-    if not path.is_file():
-        return Finding("journal", "ok", "none yet")
-    if damage := sqlite_log.damage(path):
-        remedy = f"stop Shipmate, keep a copy of {HOME}, and restore a backup"
-        return Finding("journal", "wrong", f"it cannot be used: {damage}", remedy)
-    return Finding("journal", "ok", f"intact, {text.byte_count(path.stat().st_size)}")
+def stored(root: Path) -> Iterator[Finding]:
+    """Check that the log of the chats and the search index are readable."""
+    restore = f"stop Shipmate, keep a copy of {HOME}, and restore a backup"
+    rebuild = f"run `{command('index rebuild', root)}`: nothing is lost"
+    for part, file, examine, verdict, remedy in (
+        ("journal", sqlite_log.FILE, sqlite_log.damage, "wrong", restore),
+        ("search index", index.FILE, index.verdict, "warn", rebuild),
+    ):
+        path = root / HOME / file
+        if not path.is_file():
+            yield Finding(part, "ok", "none yet")
+        elif trouble := examine(path):
+            yield Finding(part, verdict, f"it cannot be used: {trouble}", remedy)
+        else:
+            yield Finding(part, "ok", f"intact, {text.byte_count(path.stat().st_size)}")
 
 
 async def isolation(settings: Settings) -> Finding:
@@ -183,10 +224,12 @@ async def model(settings: Settings) -> AsyncIterator[Finding]:
     try:
         await asked.check()
         yield Finding("model key", "ok", "the provider accepts it")
+        prices = configuration.prices_of(llm)
         uses = {"llm.model": llm.model, "llm.fastModel": llm.fast_model}
         uses |= {f"llm.purposes.{one}.model": use.model for one, use in llm.purposes.items() if use.model}
         for key, name in uses.items():
-            yield await _describe_model(asked, key, name, llm.context_window if key == "llm.model" else None)
+            window = llm.context_window if key == "llm.model" else None
+            yield await _describe_model(asked, key, name, window, prices.million(name))
     except errors.ModelRefused as error:
         remedy = "set llm.apiKey to a valid one"
         yield Finding("model key", "wrong", f"the provider refuses it: {error}", remedy)
@@ -199,17 +242,22 @@ async def model(settings: Settings) -> AsyncIterator[Finding]:
         await asked.close()
 
 
-async def _describe_model(asked: Model, key: str, name: str, configured: int | None) -> Finding:
+async def _describe_model(
+    asked: Model, key: str, name: str, configured: int | None, price: tuple[float, float] | None
+) -> Finding:
     try:
         window = configured or (await asked.facts(name)).window
     except errors.ModelUnknown as error:
         return Finding(key, "wrong", f"the provider does not have {name}: {error}", "name one that it has")
     except errors.ModelError as error:
         return Finding(key, "later", f"the provider does not describe {name}: {error}", "try again")
+    costs = "price unknown"
+    if price is not None:
+        costs = f"${price[0]:g} and ${price[1]:g} a million tokens read and written"
     if window is None and key == "llm.model":
         remedy = "set llm.contextWindow to the number of tokens"
-        return Finding(key, "warn", f"{name}; its context window is unknown", remedy)
-    return Finding(key, "ok", f"{name}{f', reads {window:,} tokens' if window else ''}")
+        return Finding(key, "warn", f"{name}, {costs}; its context window is unknown", remedy)
+    return Finding(key, "ok", f"{name}{f', reads {window:,} tokens' if window else ''}, {costs}")
 
 
 async def servers(settings: Settings) -> AsyncIterator[Finding]:

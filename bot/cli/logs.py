@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
+import shutil
 import sys
-from collections.abc import Iterable, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Iterable
+from typing import Annotated
 
 import typer
 
-from bot import errors
+from bot import errors, text
 from bot.cli.common import (
     HOME,
     AsJson,
@@ -26,7 +27,6 @@ from bot.cli.common import (
     counted,
     moment,
     say,
-    say_json,
     say_raw,
     timestamp,
 )
@@ -34,15 +34,14 @@ from bot.cli.project import hint_of_folder
 from bot.contracts.base import Level
 from bot.contracts.log_kinds import TEXTS
 from bot.system import SystemClock, SystemDisk
-from bot.telemetry.log_reader import LEVELS, SHOWN, Line, LineFilter, LogReader, shown_details, steps_of
+from bot.telemetry.log_reader import LEVELS, Line, LineFilter, LogReader, steps_of
 from bot.telemetry.usage import details_of, total_of
-
-if TYPE_CHECKING:
-    from bot.core.events import Event
 
 FOLLOW_FROM = 20
 """Number of existing lines that `--follow` shows first. Then it waits for new lines."""
 POLL_SECONDS = 0.2
+COLOURS = {"debug": "2", "action": "36", "warn": "33", "error": "31"}
+"""SGR colour codes of the log levels, for terminals."""
 
 
 def logs(
@@ -76,14 +75,31 @@ def logs(
 
 
 def _show(found: Iterable[tuple[str, Line]], *, full: bool, as_json: bool) -> int:
-    """Print log lines, and return their number."""
-    count = 0
+    """Print log lines, and return their number. On a terminal each line has the colour of its level and, unless `full` is set,
+    is cut to the terminal's width.
+    """
+    terminal, count = sys.stdout.isatty(), 0
+    width = shutil.get_terminal_size().columns if terminal and not full else None
+    colours = COLOURS if terminal and not os.environ.get("NO_COLOR") else {}
     for count, (raw, line) in enumerate(found, 1):  # noqa: B007 - the count is returned
         if as_json:
             say_raw(raw)
-        else:
-            say(_rendered(line, full=full))
+            continue
+        words, colour = text.for_terminal(_rendered(line, full=full)), colours.get(str(line.get("level")))
+        words = words if width is None else _fitted(words, width)
+        print(f"\x1b[{colour}m{words}\x1b[0m" if colour else words)
     return count
+
+
+def _fitted(words: str, width: int) -> str:
+    """Return a line cut to the number of columns of a terminal. A wide character takes two columns."""
+    cut, used = "", 0
+    for one in text.graphemes(words[: 8 * width]):
+        used += text.width(one)
+        if used > width:
+            return f"{cut}…"
+        cut += one if used < width else ""
+    return words
 
 
 def _report_unreadable(reader: LogReader) -> None:
@@ -112,58 +128,23 @@ def _rendered(line: Line, *, full: bool) -> str:
     return " ".join(filter(None, parts))
 
 
-def trace(
-    request_id: RequestId,
-    root: Dir = Here,
-    full: Annotated[
-        bool, typer.Option("--full", help="Print all events of the chat and all log lines, by time.")
-    ] = False,
-    as_json: AsJson = False,
-) -> None:
+def trace(request_id: RequestId, root: Dir = Here, as_json: AsJson = False) -> None:
     turn = request_id.upper()
-    lines = _lines(root, turn)
-    logged: Sequence[Event] = ()
-    if full or as_json or not any(line.get("kind") == "turn_end" for line in lines):
-        from bot.cli.replay import find_logged  # imports most of the product
-
-        try:
-            name, logged = asyncio.run(find_logged(root, turn))
-        except errors.StorageError as error:
-            name = turn
-            complain(f"shipmate: {error}")
-        if name != turn:  # `turn` is a message that joined a turn
-            turn, lines = name, _lines(root, name)
-    if lines and not full and not as_json:
-        _show_steps(lines)
-    else:
-        seen = [(timestamp(one.at), "chat", one.kind, one.facts()) for one in logged]
-        for line in lines:
-            what = f"{line.get('kind')}: {line.get('message')}"
-            seen.append((str(line.get("timestamp", "")), "log", what, details_of(line)))
-        if not seen:
-            raise errors.NotFound(f"nothing is on disk of a turn {turn!r}; logs and `/receipt` show ids")
-        for at, source, what, details in sorted(seen, key=lambda one: one[0]):
-            if as_json:
-                say_json({"at": at, "source": source, "requestId": turn, "what": what, "details": details})
-            else:
-                say(
-                    "  ".join(
-                        [at, source, what, *shown_details(details, SHOWN if source == "log" else details)]
-                    )
-                )
-    if not as_json:
-        sums = total_of(lines)
-        say(
-            f"{counted(sums.calls, 'answer')} of the model, {sums.prompt:,} tokens read, "
-            f"{sums.tokens['outputTokens']:,} written, {cost_of(sums, 4)}"
-        )
-
-
-def _lines(root: Path, request_id: str) -> list[Line]:
-    reader = LogReader(root / HOME / "logs", SystemDisk(), LineFilter(request=request_id))
-    found = [line for _, line in reader.of_request(request_id)]
+    reader = LogReader(root / HOME / "logs", SystemDisk(), LineFilter(request=turn))
+    found = list(reader.of_request(turn))
     _report_unreadable(reader)
-    return found
+    if not found:
+        raise errors.NotFound(f"the log has no line of {turn!r}; logs and `/receipt` show ids")
+    if as_json:
+        _show(found, full=True, as_json=True)
+        return
+    lines = [line for _, line in found]
+    _show_steps(lines)
+    sums = total_of(lines)
+    say(
+        f"{counted(sums.calls, 'answer')} of the model, {sums.prompt:,} tokens read, "
+        f"{sums.tokens['outputTokens']:,} written, {cost_of(sums, 4)}"
+    )
 
 
 def _show_steps(lines: list[Line]) -> None:

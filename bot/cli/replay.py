@@ -43,7 +43,6 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.model import Model, ModelRequest
 from bot.contracts.tools import ToolCall, ToolResult
 from bot.core import events
-from bot.core.events import Event
 from bot.features.replay import FILE, REDACTED, TROUBLE, RecordedRequest, RecordedRequests
 from bot.llm import blocks
 from bot.llm.wrapper import reply_of, spent
@@ -113,7 +112,7 @@ def find(root: Path, asked: str) -> tuple[str, list[RecordedRequest]]:
     `errors.NotFound` and `errors.StorageError`.
     """
     path = root / HOME / FILE
-    turn = asyncio.run(find_logged(root, asked))[0] if ULID.fullmatch(asked) else asked
+    turn = asyncio.run(_turn_of(root, asked)) if ULID.fullmatch(asked) else asked
     if path.is_file():
         with (
             errors.as_storage_error("the recorded requests cannot be read", *TROUBLE),
@@ -125,14 +124,14 @@ def find(root: Path, asked: str) -> tuple[str, list[RecordedRequest]]:
     raise errors.NotFound(UNKNOWN.format(asked))
 
 
-async def find_logged(root: Path, name: str) -> tuple[str, Sequence[Event]]:
-    """Return a turn's id, and the events of the turn and of its messages. `name` is the id of the turn, of one of its
-    messages or of one of its tasks. Raises `errors.StorageError`.
+async def _turn_of(root: Path, name: str) -> str:
+    """Return a turn's id. `name` is the id of the turn, of one of its messages or of one of its tasks. Raises
+    `errors.StorageError`.
     """
     async with event_log(root) as log:
         chat = await log.chat_of(name) if log is not None else None
         if log is None or chat is None:
-            return name, ()
+            return name
         found, turn = await log.read(chat), name
         if chat.kind == "task":
             orders = (one.data for one in found if isinstance(one.data, events.Ordered))
@@ -142,9 +141,7 @@ async def find_logged(root: Path, name: str) -> tuple[str, Sequence[Event]]:
         ordered = isinstance(one.data, events.ToolStarted) and one.data.task == name
         if ordered or name in getattr(one.data, "members", ()):
             turn = one.turn or name
-    members = {turn}.union(*(getattr(one.data, "members", ()) for one in found if one.turn == turn))
-    own = [one for one in found if one.turn == turn or {one.id, getattr(one.data, "request", "")} & members]
-    return turn, own
+    return turn
 
 
 def _print_body(calls: Sequence[RecordedRequest], number: int) -> None:

@@ -22,7 +22,7 @@ import typer
 from pydantic import ValidationError
 
 from bot import config, configuration, discovery, errors, instance
-from bot.cli.common import HOME, AsJson, Defaults, Dir, Here, Yes, complain, say, say_json
+from bot.cli.common import HOME, AsJson, Defaults, Dir, Here, Yes, complain, say, say_rows
 from bot.cli.project import access_list, manifest_of, model, named_operators
 from bot.config.document import read_env_file
 from bot.config.load import token_keys, variable
@@ -358,14 +358,16 @@ def check(root: Dir = Here, defaults: Defaults = False, as_json: AsJson = False)
         "operators": list(map(str, named_operators(found))),
         "warnings": list(found.warnings),
     }
-    if as_json:
-        say_json(facts)
-        return
-    say(f"{found.name}: ship.json is valid.")
-    name = f", model {llm.model}" if llm.provider != "demo" else ""
-    say(f"  provider {llm.provider}{name} ({llm.provider_reason})")
-    say(f"  fallback {', '.join(facts['fallback']) or 'none'}")
-    say(f"  web search {facts['webSearch']}")
-    for name, channel in facts["channels"].items():
-        say(f"  channel {name} {'on' if channel['on'] else 'off'} ({channel['reason']})")
-    say(f"  operators {', '.join(facts['operators']) or 'none'}")
+    model = f", model {llm.model}" if llm.provider != "demo" else ""
+    lines = [
+        f"{found.name}: ship.json is valid.",
+        f"  provider {llm.provider}{model} ({llm.provider_reason})",
+        f"  fallback {', '.join(facts['fallback']) or 'none'}",
+        f"  web search {facts['webSearch']}",
+        *(
+            f"  channel {name} {'on' if name in found.enabled else 'off'} ({reason})"
+            for name, reason in found.reasons.items()
+        ),
+        f"  operators {', '.join(facts['operators']) or 'none'}",
+    ]
+    say_rows([(facts, "\n".join(lines))], as_json=as_json)

@@ -63,8 +63,9 @@ class SharedDisk:
         self._newest = 0
         self._kept: dict[str, tuple[int, int] | None] = {}
         self._last = 0
-        self.read, self.open, self.size = inner.read, inner.open, inner.size
-        self.names = inner.names
+        self.read, self.open, self.size, self.names = inner.read, inner.open, inner.size, inner.names
+        # Only files that each host has for itself are appended to.
+        self.append, self.sync, self.truncate = inner.append, inner.sync, inner.truncate
 
     # ------------------------------------------------------------ the copies
 
@@ -162,16 +163,6 @@ class SharedDisk:
 
     # ------------------------------------------------------------ changes
 
-    def append(self, path: Path, data: bytes, *, sync: bool = False) -> None:
-        if self._is_shared(path):
-            self.replace(path, self._inner.read(path) + data)
-        else:
-            self._inner.append(path, data, sync=sync)
-
-    def sync(self, path: Path) -> None:
-        if not self._is_shared(path):  # a shared file is already in the database
-            self._inner.sync(path)
-
     def replace(self, path: Path, data: bytes) -> None:
         if self._is_shared(path):
             self._put(path, data)
@@ -184,12 +175,6 @@ class SharedDisk:
             self.remove(source)
         else:
             self._inner.rename(source, target)
-
-    def truncate(self, path: Path, size: int) -> None:
-        if self._is_shared(path):
-            self._put(path, self._inner.read(path)[:size])
-        else:
-            self._inner.truncate(path, size)
 
     def remove(self, path: Path) -> None:
         if self._is_shared(path):

@@ -40,6 +40,12 @@ MIN_SECRET = 8
 """Min characters of a secret. Redacting a shorter secret would hide ordinary words."""
 TOO_DEEP = finding(FILE, "too many levels", "at most 100", "simplify it")
 _ON = frozenset({"1", "true", "yes", "on"})
+_MOVED = {
+    "adapters": 'write "channels" in place of it, as in "channels": {"telegram": {"botToken": "${TELEGRAM_BOT_TOKEN}"}}',
+    "start": 'write {"host": …, "port": …} into channels.web',
+    "permissions.exec_shell": "write a rule such as run_shell(git status) into permissions.allow",
+}
+"""Remedies for keys that only ShipMyAgent, Shipmate's predecessor, had in ship.json."""
 _SUBJECT = re.compile(r"^\w+ should (?:be|have) ")
 """Pattern of the beginning of pydantic's error messages, such as “Input should be a valid string”."""
 
@@ -308,7 +314,7 @@ def _explained(error: dict[str, Any], model: Any, filled: FilledDocument) -> str
         near = difflib.get_close_matches(str(loc[-1]).lower().replace("_", ""), names, n=1)
         mend = f'did you mean "{names[near[0]]}"?' if near else "remove it"
         expected = f"one of {', '.join(sorted(known))}" if known else "no key here"
-        return finding(key, "an unknown key", expected, mend)
+        return finding(key, "an unknown key", expected, _MOVED.get(key, mend))
     if kind == "missing":
         return finding(key, "nothing", "a value", f'add "{loc[-1]}"')
     found = shown(error["input"], hidden=filled.is_hidden(loc))
@@ -356,6 +362,11 @@ def _warnings(root: Path, filled: FilledDocument, channels: Mapping[str, Channel
     env = root / ".env"
     if env.exists() and env.stat().st_mode & stat.S_IROTH:
         yield ".env: others on this machine can read it; run `chmod 600 .env`"
+    if (root / HOME / "mcp" / "mcp.json").is_file():
+        yield (
+            ".ship/mcp/mcp.json: is not read (ShipMyAgent read it); move its `servers` to mcp.servers of ship.json, where `sse` is "
+            "http, and remove it"
+        )
     for loc in filled.literal:
         yield f"{dotted(loc)}: ship.json contains the secret itself; put it into .env and write ${{NAME}} here"
     for name, settings in channels.items():

@@ -89,6 +89,7 @@ async def converse(
     *,
     stdin: TextIO,
     stdout: TextIO,
+    chat_id: str = "local",
     quiet: float = QUIET,
     outlived: bool = True,
 ) -> int:
@@ -105,7 +106,7 @@ async def converse(
         screen.say(say("console.unreachable"))
         return 1
     try:
-        return await _Conversation(writer, screen, quiet, home, outlived=outlived).run(reader, stdin)
+        return await _Conversation(writer, screen, quiet, home, outlived=outlived).run(reader, stdin, chat_id)
     finally:
         writer.close()
 
@@ -126,12 +127,12 @@ class _Conversation:
         self._interrupts = 0
         self._stopping = False
 
-    async def run(self, reader: asyncio.StreamReader, stdin: TextIO) -> int:
+    async def run(self, reader: asyncio.StreamReader, stdin: TextIO, chat_id: str) -> int:
         try:
             zone = tzlocal.get_localzone_name()
         except (OSError, ValueError, LookupError):
             zone = None  # the system has no time zone, or two different ones
-        self._write({"hello": {"chat": "local", "language": words.reader().language, "zone": zone}})
+        self._write({"hello": {"chat": chat_id, "language": words.reader().language, "zone": zone}})
         listening = asyncio.create_task(self._listen(reader))
         typing = asyncio.create_task(self._type(stdin))
         loop = asyncio.get_running_loop()

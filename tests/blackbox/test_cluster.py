@@ -66,7 +66,7 @@ async def test_a_turn_that_was_killed_goes_on_from_the_database(clustered: World
     assert (code, "wrong  database: fsync or full_page_writes is off" in told) == (78, True)
     request_id = next(line["requestId"] for line in world.log() if line["kind"] == "turn_end")
     for words, shown in (
-        (("trace", request_id, "--full"), "received  "),
+        (("trace", request_id), "turn_end: "),
         (("history", "telegram:chat:1001", "--transcript"), "do not lose me"),
         (("history", "telegram:chat:1001", "--search", "lose"), "do not lose me"),
         (("stats",), "turns    2\n"),

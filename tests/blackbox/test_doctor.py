@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -36,10 +37,10 @@ async def test_where_all_is_well_each_part_says_so_and_nothing_is_taken_in(world
     assert found["telegram link"]["found"] == f"https://t.me/{world.telegram.me['username']}"
     assert found["slack link"]["found"].startswith("https://slack.com/app_redirect?app=A0SHIP")
     assert found["model key"]["found"] == "the provider accepts it"
-    assert "claude-sonnet-5-5, reads 1,000,000 tokens" in found["llm.model"]["found"]
+    assert "claude-sonnet-5-5, reads 1,000,000 tokens, $2 and $10" in found["llm.model"]["found"]
     assert "within 30 s" in found["clock"]["found"]
     assert "GB are free" in found["disk"]["found"]
-    assert {"versions", "permissions", "journal", "isolation", "gateway"} <= set(found)
+    assert {"versions", "permissions", "journal", "search index", "isolation", "gateway"} <= set(found)
     assert not world.telegram.called("getUpdates")
 
 
@@ -122,10 +123,31 @@ async def test_damage_on_disk_and_open_files_are_found(world: World) -> None:
     journal = bytearray((home / "shipmate.db").read_bytes())
     journal[5_000:9_000] = b"\xff" * 4_000
     (home / "shipmate.db").write_bytes(journal)
+    (home / "index.db").write_bytes(b"no database at all" * 500)
     home.chmod(0o755)
     found: dict[str, Any] = await doctor(world, 78)
     assert found["journal"]["found"].startswith("it cannot be used: ")
+    assert "shipmate index rebuild" in found["search index"]["remedy"]
     assert found["permissions"]["remedy"] == "run `chmod 700 .ship`"
+
+
+async def test_a_turn_goes_through_model_and_tools_with_and_without_a_gateway(world: World) -> None:
+    word = re.compile(r"word alone: (\w+)")
+    world.config["channels"]["console"]["enabled"] = True
+    world.model.script(lambda body: word.findall(json.dumps(body["messages"]))[-1])
+    gateway = world.process
+    for running in (False, True):
+        if running:
+            await world.start()
+        world.process = type(gateway)(world.root, gateway.env)
+        assert (await doctor(world, 0, "--turn"))["turn"]["found"].startswith("answered within ")
+        world.process = gateway
+    assert [line["chatKey"] for line in world.archive()] == ["console:chat:doctor"] * 4
+    world.model.answer("I will not.")
+    world.process = type(world.process)(world.root, world.process.env)
+    refused = await doctor(world, 78, "--turn")
+    assert "I will not." in refused["turn"]["found"]
+    await gateway.stop()
 
 
 async def test_a_token_that_another_gateway_uses_is_for_later(world: World) -> None:

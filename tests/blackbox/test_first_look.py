@@ -1,15 +1,18 @@
-"""A start without `shipmate init`, from the environment alone."""
+"""A start without `shipmate init`: from the environment alone, and from a bare `shipmate` on a terminal."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
 import re
+import signal
 import socket
+import sys
 from pathlib import Path
 
-from tests.blackbox.conftest import PERSON, World
+from tests.blackbox.conftest import PERSON, START_SECONDS, World
 
 
 async def test_without_ship_json_the_environment_suffices(world: World, tmp_path: Path) -> None:
@@ -67,3 +70,33 @@ async def test_a_port_that_is_taken_ends_no_start_that_did_not_name_it(world: Wo
         del section[key.rpartition(".")[2]]
     for one in (*held, taken):
         one.close()
+
+
+async def test_a_bare_shipmate_on_a_terminal_is_a_running_demo(tmp_path: Path) -> None:
+    here, data = tmp_path / "here", tmp_path / "data"
+    here.mkdir()
+    (data / "shipmate").mkdir(parents=True)
+    free = {"dashboard": {"port": 0}, "channels": {"web": {"port": 0}}}
+    (data / "shipmate" / "ship.json").write_text(json.dumps(free), encoding="utf-8")
+    ours, theirs = os.openpty()
+    env = {name: value for name, value in os.environ.items() if "TOKEN" not in name and "KEY" not in name} | {
+        "XDG_DATA_HOME": str(data),
+        "PYTHONPATH": str(Path(__file__).parents[2]),
+    }
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "bot", cwd=here, stdin=theirs, stdout=theirs, stderr=theirs, env=env
+    )
+    os.close(theirs)
+    said = b""
+    async with asyncio.timeout(START_SECONDS):
+        while b"\nready " not in said:
+            said += await asyncio.to_thread(os.read, ours, 4096)
+    process.send_signal(signal.SIGTERM)
+    async with asyncio.timeout(90):
+        assert await process.wait() == 0
+    os.close(ours)
+    assert b"A first look, in " in said
+    assert b"the built-in demo model is answering" in said
+    assert b"costs, conversations and errors are shown at http://127.0.0.1:" in said
+    assert list(here.iterdir()) == []
+    assert any((data / "shipmate" / ".ship").glob("*.db"))

@@ -280,6 +280,20 @@ def make_anew(db: sqlite3.Connection) -> None:
         db.execute("INSERT INTO state VALUES (?, 0)", (VERSION,))
 
 
+def verdict(path: Path) -> str:
+    """Return a sentence that says why an index file is unusable; "" if it is usable. Blocks, and changes nothing."""
+    try:
+        with contextlib.closing(
+            sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=BUSY_SECONDS)
+        ) as db:
+            if not _is_current(db):
+                return "it is of another version"
+            (found,) = db.execute("PRAGMA quick_check(1)").fetchone()
+    except sqlite3.Error as error:
+        return str(error)
+    return "" if found == "ok" else str(found)
+
+
 def counted(db: sqlite3.Connection) -> tuple[int, int]:
     """Return the numbers of indexed chats and lines."""
     chats, found = db.execute("SELECT count(*), total(lines) FROM chats WHERE lines > 0").fetchone()

@@ -226,3 +226,17 @@ def test_texts_are_shown_only_on_demand(shipmate: Shipmate, folder: Path) -> Non
     assert '{"messages": 12}' in done.out
     assert "hush" in shipmate("logs", "--full", "--dir", folder).out
     assert "hush" in shipmate("logs", "--json", "--dir", folder).out
+
+
+def test_a_terminal_gets_colours_and_what_fits_it(
+    shipmate: Shipmate, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    shown = shipmate("logs", "--dir", folder).out.splitlines()
+    assert shown[3] == "2027-01-15T12:00:02.000Z INFO   inbound: line 2 [web:chat:1…"
+    assert shown[6] == "\x1b[31m2027-01-15T12:00:05.000Z ERROR  inbound: broken screen\x1b[0m"
+    assert "你好" in shipmate("logs", "--full", "--dir", folder).out
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b" not in shipmate("logs", "--dir", folder).out

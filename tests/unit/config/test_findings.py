@@ -17,6 +17,7 @@ from .conftest import MANIFESTS, TOKENS, Load, manifest
 BAD: dict[str, Any] = {
     'nmae: found an unknown key; expected one of $schema, .*; did you mean "name"?': {"nmae": "x"},
     'llm.max_tokens: .*did you mean "maxTokens"?': {"llm": {"max_tokens": 1}},
+    'adapters: .*; write "channels" in place of it': {"adapters": {"telegram": {}}},
     "zzzzzz: .*; remove it": {"zzzzzz": 1},
     'channels.pigoen: .*one of door, pigeon; did you mean "pigeon"?': {"channels": {"pigoen": {}}},
     'channels.door.prot: .*did you mean "port"?': {"channels": {"door": {"prot": 1}}},
