@@ -10,7 +10,7 @@ import secrets
 import stat
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -173,10 +173,11 @@ def stored(root: Path) -> Iterator[Finding]:
     """Check that the log of the chats and the search index are readable."""
     restore = f"stop Shipmate, keep a copy of {HOME}, and restore a backup"
     rebuild = f"run `{command('index rebuild', root)}`: nothing is lost"
-    for part, file, examine, verdict, remedy in (
-        ("journal", sqlite_log.FILE, sqlite_log.damage, "wrong", restore),
-        ("search index", index.FILE, index.verdict, "warn", rebuild),
-    ):
+    parts: dict[str, tuple[str, Callable[[Path], str | None], Verdict, str]] = {
+        "journal": (sqlite_log.FILE, sqlite_log.damage, "wrong", restore),
+        "search index": (index.FILE, index.verdict, "warn", rebuild),
+    }
+    for part, (file, examine, verdict, remedy) in parts.items():
         path = root / HOME / file
         if not path.is_file():
             yield Finding(part, "ok", "none yet")
