@@ -286,7 +286,7 @@ def verdict(path: Path) -> str:
         with contextlib.closing(
             sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=BUSY_SECONDS)
         ) as db:
-            if not _is_current(db):
+            if db.execute("SELECT version FROM state").fetchall() != [(VERSION,)]:
                 return "it is of another version"
             (found,) = db.execute("PRAGMA quick_check(1)").fetchone()
     except sqlite3.Error as error:
