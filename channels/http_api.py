@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import urlsplit
@@ -120,6 +120,7 @@ RETRY = {"Retry-After": "1"}  # Headers of a 503 response, which make the platfo
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
+@dataclass(eq=False, slots=True)
 class WebhookServer:
     """Passes a POST request to `take` if `admits` accepts its headers. Any other POST gets status 401, and its body is not
     read. A GET of the same path gets status 200, for health checks.
@@ -128,21 +129,12 @@ class WebhookServer:
     closing.
     """
 
-    def __init__(
-        self,
-        channel: str,
-        webhook: Webhook,
-        around: ChannelDeps,
-        *,
-        admits: Callable[[Mapping[str, str]], bool],
-        take: Handler,
-    ) -> None:
-        self._channel = channel
-        self._webhook = webhook
-        self._around = around
-        self._admits = admits
-        self._take = take
-        self._server: HttpServer | None = None
+    channel: str
+    webhook: Webhook
+    around: ChannelDeps
+    admits: Callable[[Mapping[str, str]], bool]
+    take: Handler
+    _server: HttpServer | None = field(default=None, init=False)
 
     @property
     def up(self) -> bool:
@@ -151,14 +143,13 @@ class WebhookServer:
     async def start(self) -> None:
         """Begin to listen. Raises `errors.Unavailable` if the port is in use, and `errors.ConfigError` for other failures."""
         app = web.Application(middlewares=[self._guarded], client_max_size=LARGEST)
-        app.router.add_post(self._webhook.path, self._take)
-        app.router.add_get(self._webhook.path, _reached)
-        server, host, port = self._around.serve(), self._webhook.host, self._webhook.port
-        key = f"channels.{self._channel}.webhook"
-        port = await server.start(app, host, port, key=key, grace=DRAIN_SECONDS)
+        app.router.add_post(self.webhook.path, self.take)
+        app.router.add_get(self.webhook.path, _reached)
+        server, host, key = self.around.serve(), self.webhook.host, f"channels.{self.channel}.webhook"
+        port = await server.start(app, host, self.webhook.port, key=key, grace=DRAIN_SECONDS)
         self._server = server
-        words = f"{self._channel} waits for events over HTTP"
-        self._around.log.write("channel", words, channel=self._channel, host=host, port=port)
+        words = f"{self.channel} waits for events over HTTP"
+        self.around.log.write("channel", words, channel=self.channel, host=host, port=port)
 
     async def stop(self) -> None:
         """Stop listening and finish running requests. Does nothing if the server is not running."""
@@ -169,7 +160,7 @@ class WebhookServer:
     @web.middleware
     async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         # Check the headers first, so that the body of a refused request is not read.
-        admitted = request.method == "GET" or self._admits(request.headers)
+        admitted = request.method == "GET" or self.admits(request.headers)
         response = await handler(request) if admitted else web.Response(status=401)
         response.force_close()
         return response

@@ -65,7 +65,6 @@ class Approval:
 
     @property
     def person(self) -> UserRef | None:
-        """Return the person who caused the call; None if the call came from no chat."""
         if self.channel is None or self.user_id is None:
             return None
         return UserRef(self.channel, self.user_id)
@@ -90,7 +89,6 @@ class Verdict:
 
     @property
     def lasts(self) -> bool:
-        """Return True if the verdict also approves later calls."""
         return self.ended == "approved" and self.scope in LASTING
 
     def covers(self, chat_key: ChatKey, *, asked_in: ChatKey) -> bool:

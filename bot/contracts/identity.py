@@ -87,7 +87,6 @@ class ChatKey(_Text):
 
     @property
     def chat(self) -> ChatKey:
-        """Return the key of the chat itself, without the thread."""
         return self if self.thread is None else ChatKey(self.channel, self.chat_id)
 
     def contains(self, other: ChatKey) -> bool:

@@ -280,7 +280,6 @@ class Inbound(Frozen):
 
     @property
     def args(self) -> str:
-        """Return the arguments of the command, or ""."""
         return self.command.args.strip() if self.command is not None else ""
 
     @property

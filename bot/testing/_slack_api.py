@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import Any
 
 from bot.contracts.base import Json
-from bot.testing import _slack_streams, slack_scopes
-from bot.testing._slack_streams import TASK_STATES, Streams
+from bot.testing import slack_scopes
+from bot.testing._slack_streams import Streams, streamed
 from bot.testing._slack_world import ApiError, Post, Room, Upload, World
 
 MARKDOWN_LIMIT = 12_000
@@ -25,6 +25,7 @@ MOST_HOME_BLOCKS = 100
 _HOME_TEXTS = {"header": ("plain_text", 150), "section": ("mrkdwn", 3_000)}
 MOST_ELEMENTS, MOST_LABEL, MOST_VALUE = 5, 75, 2_000
 SESSION_STATUSES = frozenset({"active", "processing", "suspended", "closed"})
+TASK_STATES = frozenset({"pending", "in_progress", "complete", "error"})
 
 _TS = re.compile(r"\d{1,12}\.\d{6}")
 _KINDS = {"public_channel": "channel", "private_channel": "group", "mpim": "mpim", "im": "im"}
@@ -210,17 +211,17 @@ class WebApi:
                 raise ApiError("missing_recipient_team_id")
             if params.get("recipient_user_id") not in room.members:
                 raise ApiError("missing_recipient_user_id")
-        content = self._streamed(params, needed=False)
+        words = streamed(params, needed=False)
         post = Post(
             self.world.stamp(), "", self.world.bot_user, bot_id=self.world.bot_id, thread_ts=thread_ts
         )
-        self.streams.begin(room.id, post, content)
+        self.streams.begin(room.id, post, words)
         await self._add(room, post)
         return {"channel": room.id, "ts": post.ts}
 
     async def _append_stream(self, params: Json) -> Json:
         room, post, before = self._stream(params)
-        self.streams.grow(room.id, post, self._streamed(params, needed=True))
+        self.streams.grow(room.id, post, streamed(params, needed=True))
         await self._emit(room, changed(self.world, room, post, before))
         return {"channel": room.id, "ts": post.ts}
 
@@ -228,7 +229,7 @@ class WebApi:
         room, post, before = self._stream(params)
         metadata, blocks = self._metadata(params), _blocks(params)
         _check_thumbs(blocks)
-        self.streams.stop(room.id, post, self._streamed(params, needed=False))
+        self.streams.stop(room.id, post, streamed(params, needed=False))
         post.metadata, post.blocks = metadata, blocks
         await self._emit(room, changed(self.world, room, post, before))
         return {"channel": room.id, "ts": post.ts, "message": self.world.message(room, post, metadata=True)}
@@ -237,11 +238,6 @@ class WebApi:
         room = self._writable(params)
         post = self._own(room, params.get("ts"), "message_not_owned_by_app")
         return room, post, self.world.message(room, post)
-
-    @staticmethod
-    def _streamed(params: Json, *, needed: bool) -> Json:
-        chunks = _object(params.get("chunks"), "invalid_chunks")
-        return _slack_streams.content(params, chunks, needed=needed)
 
     async def _show_alone(self, params: Json) -> Json:
         room, user = self._writable(params), params.get("user")

@@ -5,7 +5,6 @@ reordered events.
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -88,10 +87,6 @@ class FaultInjection(Loopback):
         for delivery in sent:
             self.link.send(delivery)
         return sent
-
-    def release_shuffled(self, seed: int) -> list[Delivery]:
-        """Send the held events in a random order; return the deliveries."""
-        return self.release(lambda held: random.Random(seed).sample(held, len(held)))
 
     async def stop(self) -> None:
         """Stop the server; unacknowledged events are not sent again."""

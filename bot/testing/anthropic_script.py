@@ -252,11 +252,6 @@ def cut_call(name: str = "chat_send", raw: str = '{"text": "hel') -> Reply:
     return reply("Calling.", tool_use(name, raw), stop_reason="max_tokens")
 
 
-def bad_json(name: str = "chat_send", raw: str = '{"text": NaN}') -> Reply:
-    """Return a reply with a tool call whose input is invalid JSON."""
-    return reply(tool_use(name, raw))
-
-
 def refusal(category: str | None = "cyber") -> Reply:
     details = {"type": "refusal", "category": category, "explanation": "This request was declined."}
     return reply("I can", stop_reason="refusal", stop_details=details)

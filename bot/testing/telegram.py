@@ -179,11 +179,6 @@ class TelegramServer(Service):
         self.updates.again(update)
         self.wake()
 
-    def contest(self, seconds: float) -> None:
-        """Let every `getUpdates` fail with 409 for `seconds` seconds, as if another process polled too."""
-        self.contested_until = self.clock.monotonic() + seconds
-        self._end_poll(delivered=False)
-
     def add_bot(self, chat_id: int, *, by: int = 1001, status: str = "member", **rights: bool) -> Json:
         """Add the bot to a group as a person, or change the bot's status in the group; return the update."""
         chat = self.chat(chat_id)

@@ -69,7 +69,6 @@ class Service(Loopback):
         self.hook = WebhookPoster(self.clock, self.updates, self.changed)
         self.chats: dict[int, world.Chat] = {}
         self.callbacks: set[str] = set()
-        self.contested_until = 0.0
         self.polls: dict[int, web.Request] = {}
         self.files: dict[str, bytes] = {}
         self.paths: dict[str, float] = {}
@@ -191,8 +190,6 @@ class Service(Loopback):
                 "Conflict: can't use getUpdates method while webhook is active; "
                 "use deleteWebhook to delete the webhook first",
             )
-        if self.clock.monotonic() < self.contested_until:
-            raise rules.Refused(409, CONTESTED)
         limit = min(100, max(1, args.integer("limit", 100)))
         timeout = min(50, max(0, args.integer("timeout")))
         if args.has("allowed_updates"):

@@ -214,7 +214,6 @@ def _tell(chat: _Chat, line: dict[str, Any]) -> None:
 
 
 def _peer(writer: asyncio.StreamWriter) -> int | None:
-    """Return the user id of the client's process; None if the system does not report it."""
     if not hasattr(socket, "SO_PEERCRED"):
         return None
     peer = writer.get_extra_info("socket").getsockopt(

@@ -42,7 +42,6 @@ class Screen:
         self.prompt(_CLEAR)
 
     def prompt(self, before: str = "") -> None:
-        """Print the prompt or the working indicator on a new line."""
         if self.interactive:
             self._write(before + self._below)
 

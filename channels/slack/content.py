@@ -169,7 +169,6 @@ def _word(value: Any) -> str:
 
 
 def _safe(value: Any) -> str:
-    """Return a value as text without the characters that would end `<…>` early."""
     return re.sub(r"[<>|\n]", "", _word(value))
 
 

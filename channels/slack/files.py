@@ -135,7 +135,6 @@ def _perhaps_shown(error: BaseException) -> errors.DeliveryFailed:
 
 
 def _shown_at(files: Any, channel: str) -> str | None:
-    """Return the `ts` of the message that shows the file in the channel; None if there is none."""
     for file in files if isinstance(files, list) else ():
         shares = file.get("shares") if isinstance(file, dict) else None
         for kind in shares.values() if isinstance(shares, dict) else ():

@@ -234,7 +234,6 @@ def read_event(body: Json, me: BotIdentity, names: Names = content.nobody) -> In
 
 
 def _signal(kind: str, event: _Event, key: str, me: BotIdentity) -> Inbound | None:
-    """Return a stop, or the event that a person added the bot. Return None if somebody else was added."""
     channel, root, ts = event.channel, event.thread_ts, _nano(event.event_ts) // 1_000_000
     if kind == "member_joined_channel":
         if event.user != me.user or event.inviter is None:

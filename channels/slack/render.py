@@ -121,7 +121,6 @@ _SHOWN_WHOLE: frozenset[Choice] = frozenset({"again", "renew"})
 
 
 def _has_thumbs(client: web_api.WebClient, message: Outbound) -> bool:
-    """Return True if thumbs belong below the message: it is the last part of an answer in a direct chat."""
     return THUMBS not in client.lacking and message.ends and is_direct(message.target["channel"])
 
 

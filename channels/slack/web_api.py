@@ -172,7 +172,6 @@ def raised_as(translate: Callable[[BaseException], errors.ShipmateError]) -> Ite
 
 
 def call_error(error: BaseException) -> errors.ChannelError:
-    """Return the gateway's error for a failed connection or lookup."""
     if may_pass(error):
         return errors.ChannelUnreachable(name(error))
     kind = errors.RightMissing if lacks_right(error) else errors.ChannelRefused

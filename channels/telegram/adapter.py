@@ -313,7 +313,6 @@ class TelegramChannel(Channel):
         return Sent(self._migrations.named(place["chat_id"], str(number)))
 
     async def _answer_press(self, bot: bot_api.Bot, message: Outbound) -> Sent:
-        """Show an answer to the person who pressed a button. Nobody else sees the answer."""
         if not text.visible(message.text):
             raise errors.DeliveryFailed("an answer to a button needs a text")
         press = message.target["press"]

@@ -107,7 +107,8 @@ class HttpTransport(BaseRequest):
         read_timeout: Any = BaseRequest.DEFAULT_NONE,
         *_: Any,
         **__: Any,
-    ) -> tuple[int, bytes]:
+    ) -> tuple[int, Any]:
+        """Make a request. Return the status and the response as a JSON object, which `parse_json_payload` passes on."""
         within = self._patience
         if isinstance(read_timeout, int | float):
             within = float(read_timeout) * self._pace
@@ -134,7 +135,7 @@ class HttpTransport(BaseRequest):
         if status >= 500 or (status < 300 and (found.get("ok") is not True or "result" not in found)):
             raise OutcomeUnknown(f"status {status} without an answer")
         if status < 300:
-            return status, payload
+            return status, found
         parameters = found["parameters"] if isinstance(found.get("parameters"), dict) else {}
         if status == 429:
             wait = parameters.get("retry_after")
@@ -148,7 +149,11 @@ class HttpTransport(BaseRequest):
             "description": text.head(" ".join(reason.split()), 200),
             "parameters": {"migrate_to_chat_id": moved} if type(moved) is int else None,
         }
-        return status, json.dumps(refusal).encode()
+        return status, refusal
+
+    @staticmethod
+    def parse_json_payload(payload: Any) -> Any:
+        return payload
 
     def get(self, url: str) -> contextlib.AbstractAsyncContextManager[aiohttp.ClientResponse]:
         timeout = self._timeout(self._patience, total=None)
@@ -201,7 +206,6 @@ class Bot(telegram.Bot):
         return await self._post(method, fields, read_timeout=seconds)
 
     async def call_object(self, method: str, fields: Json, *, seconds: float | None = None) -> Json:
-        """Call a method that returns an object. Raises `TelegramError`."""
         found = await self.call(method, fields, seconds=seconds)
         if not isinstance(found, dict):
             raise OutcomeUnknown(f"{method} answered without an object")

@@ -211,7 +211,6 @@ def _press(raw: Json, pressed: Json, me: User, now: float) -> Inbound | None:
 
 
 def _added(raw: Json, change: Json, me: User, _now: float) -> Inbound | None:
-    """Return an `Inbound` if a person added the bot to a group. Return None for other changes of membership."""
     chat, at = change["chat"], number(change["date"])
     before, after = (is_inside(change[which]) for which in ("old_chat_member", "new_chat_member"))
     if string(chat["type"]) not in {"group", "supergroup"} or before or not after:
@@ -364,7 +363,6 @@ def _quote(by: Json | None, source: Json | None, **facts: Any) -> Quoted:
 
 
 def _attachments(message: Json) -> tuple[Attachment, ...]:
-    """Return the message's file. Of a photo, return the largest size."""
     sizes = message.get("photo") or ()
     photo = max(sizes, key=lambda size: number(size["width"]) * number(size["height"]), default=None)
     found = [(photo, "photo")] if photo is not None else [(message.get(key), _FILES[key]) for key in _FILES]
@@ -470,7 +468,6 @@ def _is_link(entity: Json) -> bool:
 
 
 def name(who: Json) -> str | None:
-    """Return the name of a person or chat."""
     names = " ".join((string(who.get("first_name")), string(who.get("last_name")))).strip()
     return line(string(who.get("title")) or names or who.get("username"))
 

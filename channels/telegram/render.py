@@ -268,7 +268,6 @@ def _words(tokens: Sequence[Token]) -> str:
 
 
 def _task_box(tokens: Sequence[Token]) -> str:
-    """Return the check box of a task in a list; "" for any other item."""
     inline = tokens[2].children if len(tokens) > 2 and tokens[2].type == "inline" else None
     first = inline[0].content if inline and inline[0].type == "text" else ""
     return _BOXES.get(first[:4], "") if inline and (len(first) > 4 or len(inline) > 1) else ""

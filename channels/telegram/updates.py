@@ -293,7 +293,6 @@ class UpdatePoller(UpdateReceiver):
         return found
 
     def _failed(self, error: TelegramError | errors.StorageError | NotTaken) -> float:
-        """Report a failure. Return the seconds until the next poll."""
         longest, wait = LONGEST_PAUSE, 0.0
         match error:
             case Conflict():

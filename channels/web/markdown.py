@@ -185,7 +185,6 @@ def _link(address: str, children: list[Node]) -> list[Node]:
 
 
 def _with_links(said: str) -> list[Node]:
-    """Return a text with its bare web addresses as links."""
     found: list[Node] = []
     at = 0
     for match in _URL.finditer(said):

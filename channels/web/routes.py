@@ -631,7 +631,6 @@ def _command(choice: str, of: str) -> Command:
 
 
 def _language(request: web.Request) -> str:
-    """Return the language that the browser prefers among the languages with a catalogue."""
     return best_language(request.headers.get("Accept-Language", "")) or DEFAULT
 
 

@@ -202,12 +202,12 @@ async def test_a_stream_is_as_strict_as_slacks(
 ) -> None:
     root = await server.say("hi", channel=DIRECT, user=ADA)
     there: dict[str, Any] = {"channel": DIRECT, "thread_ts": root}
-    both = client.chat_startStream(**there, markdown_text="a", chunks=[{"type": "plan_update", "title": "a"}])
-    assert await refused(both) == "markdown_text_conflict"
+    chunks = client.chat_startStream(**there, chunks=[{"type": "plan_update", "title": "a"}])
+    assert await refused(chunks) == "invalid_chunks"
     ts = (await client.chat_startStream(**there, markdown_text="a"))["ts"]
     at: dict[str, Any] = {"channel": DIRECT, "ts": ts}
     assert await refused(client.chat_update(**at, markdown_text="b")) == "streaming_state_conflict"
-    await client.chat_appendStream(**at, chunks=[{"type": "markdown_text", "text": "b" * 11_000}])
+    await client.chat_appendStream(**at, markdown_text="b" * 11_000)
     assert await refused(client.chat_appendStream(**at, markdown_text="c" * 1_000)) == "msg_too_long"
     await client.chat_stopStream(**at, metadata={"event_type": "a", "event_payload": {}})
     assert (
