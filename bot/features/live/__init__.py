@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,6 +14,7 @@ from bot import errors, telemetry, text
 from bot.contracts.base import Message
 from bot.contracts.channel import Streaming
 from bot.contracts.environment import off_loop, started
+from bot.contracts.identity import ChatKey
 from bot.contracts.messages import Card, CardState, Inbound
 from bot.contracts.tools import MCP, Effect, ToolCall, ToolResult
 from bot.core import outgoing
@@ -100,11 +101,6 @@ class WorkItem:
     def title(self) -> str:
         return self.label.replace("`", "") if self.call else text.preview(self.label, LABEL)
 
-    def line(self, now: float, *, alone: bool) -> str:
-        label = self.label if self.call else text.literal(self.title)
-        mark = "" if alone and self.state == "running" else f"{_SHOWN[self.state][0]} "
-        return f"{mark}{label}{''.join(f' · {text.literal(one)}' for one in self.details(now))}"
-
     def details(self, now: float) -> list[str]:
         took = (now if self.over is None else self.over) - (self.began or 0.0)
         words = [_duration(took)] if self.began is not None else []
@@ -127,10 +123,8 @@ class ProgressState:
         if event.kind == "started":
             item.state, item.began = "running", event.at
         elif event.kind == "model":
-            step, most = event.calls, event.most_calls
-            item.note = (
-                say("progress.step_of", step=step, most=most) if most else say("progress.step", step=step)
-            )
+            key = "progress.step_of" if event.most_calls else "progress.step"
+            item.note = say(key, step=event.calls, most=event.most_calls)
         elif event.kind in _ENDS:
             item.end(event.at, _ENDS[event.kind], event.error)
 
@@ -171,24 +165,26 @@ class ProgressState:
 
     def shown(self, now: float) -> LiveText:
         """Return the progress message at the time `now`. If no item runs, it is a summary. A single item takes one line."""
-        items = list(self.items.values())
+        items, counts = list(self.items.values()), self.counts
+        several = len(items) > 1
         ranked = sorted(items, key=lambda one: (_ORDER.index(one.state), -one.since))
-        listed = [one for one in items if one in ranked[:MOST]]
         busy = [say("progress.model_busy")] if self.without_model(now) or not items else []
-        counts, several = self.counts, len(items) > 1
-        over = counts["done"] + counts["failed"] + counts["stopped"]
-        key = "working" if over < len(items) else "stopped" if counts["stopped"] else "done"
+        open_ = any(one.open for one in items)
+        key = "working" if open_ else "stopped" if counts["stopped"] else "done"
         title = say(f"progress.{key}", done=counts["done"], total=len(items))
         title += f", {say('progress.failed', count=counts['failed'])}" if counts["failed"] else ""
         until = now if self.busy else max((one.over for one in items if one.over is not None), default=now)
         elapsed = until - min((one.since for one in items), default=until)
-        lines = [f"**{title}** · {_duration(elapsed)}"] if several else []
-        lines += [one.line(now, alone=not several) for one in listed]
+        lines, cards = [f"**{title}** · {_duration(elapsed)}"] if several else [], list[Card]()
+        for one in (one for one in items if one in ranked[:MOST]):
+            symbol, status = _SHOWN[one.state]
+            details, label = one.details(now), one.label if one.call else text.literal(one.title)
+            mark = f"{symbol} " if several or one.state != "running" else ""
+            lines.append(mark + " · ".join([label, *map(text.literal, details)]))
+            cards.append(Card(one.id, one.title, status, " · ".join(details)))
         lines += [say("progress.more", count=len(items) - MOST)] if len(items) > MOST else []
         title = busy[0] if busy else title if several else items[0].title
-        told = [(one, _SHOWN[one.state][1], " · ".join(one.details(now))) for one in listed]
-        cards = tuple(Card(one.id, one.title, status, words) for one, status, words in told)
-        return LiveText("\n".join([*lines, *busy]), title=title, cards=cards)
+        return LiveText("\n".join([*lines, *busy]), title=title, cards=tuple(cards))
 
 
 def _action(call: ToolCall) -> str:
@@ -231,7 +227,7 @@ class TurnDisplay:
         self._every = 0.0 if edits is None else edits.every[to.chat_type]
         """Interval in seconds between two edits of a live message; 0 if the channel has no live messages."""
         self._indicate_every = manifest.indicate_every
-        self.suspended = False
+        self._suspended = False
         self.words: Callable[[], str] | None = None
         """Function that returns the unfinished answer; "" once the answer is complete. None before the answer begins."""
         self._written_since = 0.0  # start of the answer in monotonic seconds
@@ -242,26 +238,32 @@ class TurnDisplay:
         self._news = self._progress_over = False
         self._preview: asyncio.Task[None] | None = None
         self._progress: asyncio.Task[None] | None = None
-        self.task = owner.start(self._show())
+        self._signs = owner.start(self._indicate_while_working())
 
-    async def _show(self) -> None:
-        signs = self._owner.start(self._indicate_while_working())
-        turn, chat, until = self._turn, self._chat, self._run.chats.until
+    def update(self) -> None:
+        """Follow a change of the chat. The display ends with the turn, or with the last of the turn's live messages. If the
+        turn waits for a person, or works again, show that. Platforms without such a display show nothing.
+        """
+        turn, to = self._turn, self._to
+        if self._chat.turn is not turn:
+            self._signs.cancel()
+            if not any(row.live and row.turn == turn.id for row in self._chat.outbox.values()):
+                self.close()
+        elif self._suspended != (turn.phase is Phase.SUSPENDED):
+            self._suspended = not self._suspended
+            sign = self._owner.sign(to, self._channel.suspend(to.target)) if self._suspended else None
+            self._owner.show_sign(sign or self._owner.indicate(to, working=True))
 
-        def without_live_rows() -> bool | None:
-            return not any(row.live and row.turn == turn.id for row in chat.outbox.values()) or None
-
-        try:
-            await until(chat.key, lambda: chat.turn is not turn or None)
-            signs.cancel()
-            await asyncio.wait([signs])
-            await until(chat.key, without_live_rows)
-        finally:
-            for task in (signs, self._preview, self._progress):
-                if task is not None:
-                    task.cancel()
-            self._run.live.forget(turn.id)
-            del self._owner.turns[turn.id]
+    def close(self) -> list[asyncio.Task[None]]:
+        """End the display, and return its tasks, which are cancelled."""
+        tasks = [one for one in (self._signs, self._preview, self._progress) if one is not None]
+        for task in tasks:
+            task.cancel()
+        self._run.live.forget(self._turn.id)
+        self._owner.turns.pop(self._turn.id)
+        if left := [one for one in self._owner.in_chat.pop(self._chat.key) if one is not self]:
+            self._owner.in_chat[self._chat.key] = left
+        return tasks
 
     # ------------------------------------------------------------ preview
 
@@ -416,15 +418,6 @@ class TurnDisplay:
             if shown:
                 self._owner.show_sign(self._owner.indicate(to, working=False))
 
-    def suspend(self) -> None:
-        """Show that the turn waits for a person, or that it works again. Platforms without such a display show nothing."""
-        waits, to = self._turn.phase is Phase.SUSPENDED, self._to
-        if waits == self.suspended:
-            return
-        self.suspended = waits
-        suspended = self._owner.sign(to, self._channel.suspend(to.target)) if waits else None
-        self._owner.show_sign(suspended or self._owner.indicate(to, working=True))
-
 
 _UNSHOWN: frozenset[Effect] = frozenset({"message", "delegate"})
 
@@ -435,6 +428,7 @@ class LiveTurns:
     def __init__(self, runtime: Runtime) -> None:
         self.run = runtime
         self.turns: dict[str | None, TurnDisplay] = {}
+        self.in_chat = defaultdict[ChatKey, list[TurnDisplay]](list)
         self._seen: set[str] = set()
         self._signs: set[asyncio.Future[None]] = set()
         runtime.chats.watch(self._update)
@@ -453,9 +447,7 @@ class LiveTurns:
 
     async def close(self) -> None:
         """Stop all displays. The messages stay in the chats, and the next process continues to edit them."""
-        tasks = [shown.task for shown in self.turns.values()]
-        for task in tasks:
-            task.cancel()
+        tasks = [task for shown in list(self.turns.values()) for task in shown.close()]
         await asyncio.gather(*tasks, return_exceptions=True)
         if self._signs:
             await asyncio.wait(self._signs, timeout=CLOSE_SECONDS)
@@ -534,10 +526,11 @@ class LiveTurns:
         turn, busy = chat.turn, len(self.turns) >= self.run.settings.queue.max_concurrent_turns
         if turn is not None:
             busy = turn.phase is not Phase.ENDING
-            if turn.boot == self.run.boot:
-                if turn.id not in self.turns:
-                    self.turns[turn.id] = TurnDisplay(self, chat, turn)
-                self.turns[turn.id].suspend()
+            if turn.boot == self.run.boot and turn.id not in self.turns:
+                self.turns[turn.id] = TurnDisplay(self, chat, turn)
+                self.in_chat[chat.key].append(self.turns[turn.id])
+        for shown in list(self.in_chat.get(chat.key, ())):
+            shown.update()
         for inbound in chat.waiting if busy else ():
             self._mark(inbound)
 
