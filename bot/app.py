@@ -35,7 +35,8 @@ from bot.invocation import command, version_of
 from bot.lifecycle import Say, reload, running, serving
 from bot.llm.costs import PriceTable, Spending, day_of
 from bot.llm.wrapper import usage_of
-from bot.telemetry import JsonlLog, LogRedactor, bridged
+from bot.telemetry.log import JsonlLog, bridged
+from bot.telemetry.redaction import LogRedactor
 from bot.words import DEFAULT, language_of, speaking
 
 CONSOLE = "console"  # Name of the channel that `shipmate chat` uses

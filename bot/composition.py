@@ -61,7 +61,8 @@ from bot.resources import DiskReserve, RssMonitor
 from bot.storage.artifacts import ArtifactStore
 from bot.storage.notes import NoteStore
 from bot.system import read_link
-from bot.telemetry import JsonlLog, Redactor
+from bot.telemetry.log import JsonlLog
+from bot.telemetry.redaction import Redactor
 from bot.tools.builtin import Search, ToolPorts, builtin_tools
 from bot.tools.dispatch import Dispatcher
 from bot.tools.file_guard import FileGuard
@@ -210,39 +211,15 @@ class Gateway:
         return dataclasses.replace(agent, dispatcher=build_dispatcher(agent, agent.registry, self.door))
 
     def _agent(self, alerts: OperatorAlerts, access: Access, spending: Spending) -> AgentDeps:
-        """Build the agent that all chats share."""
+        """Build the agent that all chats share, and the interfaces through which its tools use other packages."""
         services, settings, door, llm = self.services, self.settings, self.door, self.settings.llm
-        log = services.log
+        log, root, shell, engine = services.log, settings.root, settings.shell, settings.web_search
+        project, choice = Project(settings.root), model_choice(settings.llm)
         windows = build_windows(llm, self.learned, log)
         model = build_model(self, windows, alerts, spending)
         prices = configuration.prices_of(llm)
-        models = ModelDeps(
-            model, windows=windows, estimator=Estimator(self.learned), prices=prices, **model_choice(llm)
-        )
-        registry = Registry(builtin_tools(self._ports(model, access)), self.mcp)
-        instructions = InstructionFiles(
-            settings.root, log, services.guard, everywhere=operator_files(os.environ)
-        )
-        sources = settings.prompt.sources(settings.root)
-        prompts = Prompts(settings.name, services.skills, instructions, services.redact, **sources)
-        return AgentDeps(
-            **vars(services),
-            models=models,
-            archive=self.archive,
-            registry=registry,
-            dispatcher=build_dispatcher(services, registry, door),
-            task_events=door.display.tasks if door.display else lambda _: None,
-            approvals=door.approvals,
-            alerts=alerts,
-            prompts=prompts,
-        )
-
-    def _ports(self, model: Model, access: Access) -> ToolPorts:
-        """Build the interfaces through which tools use other packages."""
-        services, root, shell = self.services, self.settings.root, self.settings.shell
-        project, engine = Project(root), self.settings.web_search
-        fast = model_choice(self.settings.llm)["fast_model"]
-        return ToolPorts(
+        models = ModelDeps(model, windows=windows, estimator=Estimator(self.learned), prices=prices, **choice)
+        ports = ToolPorts(
             history=self.archive.search,
             artifacts=services.artifacts,
             skills=services.skills,
@@ -260,11 +237,26 @@ class Gateway:
             membership=access,
             catalog=self.mcp,
             permalink=access.permalink,
-            **self.door.ports,
+            **door.ports,
             guard=services.guard,
             search=None
             if engine is None
-            else Search(engine, fast, lambda request: reply_of(model.stream(request))),
+            else Search(engine, choice["fast_model"], lambda request: reply_of(model.stream(request))),
+        )
+        registry = Registry(builtin_tools(ports), self.mcp)
+        instructions = InstructionFiles(root, log, services.guard, everywhere=operator_files(os.environ))
+        sources = settings.prompt.sources(root)
+        prompts = Prompts(settings.name, services.skills, instructions, services.redact, **sources)
+        return AgentDeps(
+            **vars(services),
+            models=models,
+            archive=self.archive,
+            registry=registry,
+            dispatcher=build_dispatcher(services, registry, door),
+            task_events=door.display.tasks if door.display else lambda _: None,
+            approvals=door.approvals,
+            alerts=alerts,
+            prompts=prompts,
         )
 
     # -- health ----------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from bot import errors, instance, telemetry
+from bot import errors, instance
 from bot.contracts.base import Json
 from bot.contracts.environment import Clock, Disk, Ids, Log
 from bot.contracts.identity import ChatKey, UserRef
@@ -38,6 +38,7 @@ from bot.features.replay import RecordedRequests
 from bot.storage import file_names, jsonl
 from bot.storage.artifacts import ArtifactStore, what_of
 from bot.storage.notes import SESSION, MemoryOwner, NoteStore
+from bot.telemetry import log as telemetry
 
 SENT, RECEIVED, OUTGOING = "sent", "received", "outgoing"
 PARTS = Path("cache", "uploads")

@@ -150,7 +150,7 @@ def _unexpected(kind: type[BaseException], error: BaseException, trace: Tracebac
     where = f" in {frames[-1] if frames else 'nowhere'}"
     if home.is_dir():
         from bot.system import SystemClock, SystemDisk, UlidSource
-        from bot.telemetry import JsonlLog
+        from bot.telemetry.log import JsonlLog
 
         log = JsonlLog(home / "logs", clock=SystemClock(), disk=SystemDisk(), ids=UlidSource())
         log.write("error", "unexpected error of the command line", level="error", error=error, frames=frames)

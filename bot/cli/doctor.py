@@ -30,7 +30,7 @@ from bot.features.search import index
 from bot.invocation import command, version_of
 from bot.resources import space_of
 from bot.system import SystemClock
-from bot.telemetry import LogRedactor
+from bot.telemetry.redaction import LogRedactor
 from bot.tools.isolation import Isolation
 from bot.tools.mcp.servers import START_SECONDS, McpServers
 

@@ -48,7 +48,8 @@ from bot.llm import blocks
 from bot.llm.wrapper import reply_of, spent
 from bot.storage.artifacts import ArtifactStore
 from bot.system import ULID, SystemClock, SystemDisk, UlidSource
-from bot.telemetry import JsonlLog, LogRedactor, Redactor, turn_scope
+from bot.telemetry.log import JsonlLog, turn_scope
+from bot.telemetry.redaction import LogRedactor, Redactor
 from bot.telemetry.usage import TOKENS
 from bot.tools.builtin.chat_send import chat_send, promises_more
 

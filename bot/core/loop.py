@@ -28,7 +28,8 @@ from bot.core.fit import Fit, Frame, Withdrawn
 from bot.core.reply import ChatReply, PartialReply
 from bot.llm import blocks
 from bot.tags import SEND, SILENT
-from bot.telemetry import redaction, step_scope
+from bot.telemetry import redaction
+from bot.telemetry.log import step_scope
 from bot.tools.builtin.chat_send import promises_more
 from bot.tools.context import Injection, Reply, ToolExecutionContext, tool_scope
 from bot.tools.dispatch import Dispatcher

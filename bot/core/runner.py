@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mappin
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bot import errors, telemetry
+from bot import errors
 from bot.contracts.approvals import Verdict
 from bot.contracts.environment import OperatorNotices
 from bot.contracts.identity import ChatKey
@@ -38,6 +38,7 @@ from bot.core.summaries import CompactResult, Summaries
 from bot.core.tasks import TurnTasks
 from bot.core.view import user_message
 from bot.llm.models import EFFORT, MODEL, ModelDeps, effort_of
+from bot.telemetry import log as telemetry
 from bot.tools.context import ToolExecutionContext
 from bot.words import say, sentence, speaking
 

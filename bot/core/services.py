@@ -15,7 +15,8 @@ from bot.core.event_log import EventLog
 from bot.storage.artifacts import ArtifactStore
 from bot.storage.notes import NoteStore
 from bot.system import SystemClock, SystemDisk, UlidSource
-from bot.telemetry import JsonlLog, Redactor
+from bot.telemetry.log import JsonlLog
+from bot.telemetry.redaction import Redactor
 from bot.tools.file_guard import FileGuard
 from bot.tools.skills import SkillFolder
 

@@ -18,7 +18,7 @@ from functools import partial, reduce
 from operator import or_
 from typing import Any, Literal, TypeVar
 
-from bot import errors, tags, telemetry, text
+from bot import errors, tags, text
 from bot.contracts.approvals import Unattended
 from bot.contracts.base import Json, Message
 from bot.contracts.environment import cancel_all, ends_within, started
@@ -33,6 +33,7 @@ from bot.core.memory import MemoryInvalid, SessionMemory, TooLong
 from bot.core.prompt import assemble
 from bot.llm import blocks
 from bot.llm.wrapper import reply_of
+from bot.telemetry import log as telemetry
 from bot.tools import result_limits
 from bot.tools.builtin.skills import skills_load
 from bot.tools.builtin.tool_search import tool_search

@@ -33,7 +33,7 @@ from bot.llm import blocks
 from bot.llm.costs import PriceTable
 from bot.llm.models import sent_manner
 from bot.llm.wrapper import ModelWrapper, reply_of, usage_object, words_of
-from bot.telemetry import task_scope
+from bot.telemetry.log import task_scope
 from bot.telemetry.usage import TOKENS, UsageTotals
 from bot.text import escaped
 from bot.tools import context

@@ -17,12 +17,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from bot import errors, telemetry
+from bot import errors
 from bot.core.archive_files import ChatStore, names_of, people_of
 from bot.core.chats import NO_CHAT, Chats, Fact
 from bot.core.event_log import Session
 from bot.core.events import Used
 from bot.core.sqlite_log import session
+from bot.telemetry import log as telemetry
 from bot.telemetry.usage import TOKENS, UsageTotals
 
 HOUR, DAY = 3_600, 86_400

@@ -319,13 +319,13 @@ class Console:
             self._counting = asyncio.create_task(asyncio.to_thread(self._causes.update))
         # The first count reads the whole log. Do not wait long for it, because only one page is rendered at a time.
         done, _ = await asyncio.wait([self._counting], timeout=COUNT_SECONDS)
-        found = None
+        causes, total = None, 0
         for counted in done:
             counted.result()
-            found = await asyncio.to_thread(
+            causes, total = await asyncio.to_thread(
                 self._causes.newest, level, self._since(asked["days"]), offset=_offset(request), limit=ROWS
             )
-        return {"found": found, "asked": asked, "rows": found.total if found else 0}
+        return {"causes": causes, "asked": asked, "rows": total}
 
     async def _waiting(self, request: web.Request) -> Found:
         loops, offset, kind = await self.waiting(), _offset(request), request.query.get("kind", "")

@@ -16,13 +16,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from bot import errors, telemetry
+from bot import errors
 from bot.contracts.approvals import Approval, Approvals
 from bot.contracts.environment import Clock, OperatorNotices
 from bot.contracts.identity import ChatKey
 from bot.contracts.model import ModelRequest, ModelStream, Usage
 from bot.llm.wrapper import ModelWrapper, usage_of
-from bot.telemetry import Running
+from bot.telemetry import log as telemetry
+from bot.telemetry.log import Running
 from bot.words import sentence
 
 

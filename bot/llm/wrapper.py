@@ -11,7 +11,7 @@ from contextlib import aclosing
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from bot import errors, telemetry, text
+from bot import errors, text
 from bot.contracts.base import Json, Level, Message
 from bot.contracts.environment import Clock, Ids, Log, OperatorNotices
 from bot.contracts.identity import ChatKey
@@ -20,6 +20,7 @@ from bot.llm import blocks
 from bot.llm.messages_api import body_of
 from bot.storage.artifacts import ArtifactStore
 from bot.tags import with_system_messages
+from bot.telemetry import log as telemetry
 from bot.words import say, sentence
 
 if TYPE_CHECKING:

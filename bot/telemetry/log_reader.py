@@ -246,14 +246,6 @@ class Cause:
     lines: Sequence[Line]
 
 
-@dataclass(frozen=True, slots=True)
-class Causes:
-    """One page of causes, newest first. `total` is the number of causes on all pages."""
-
-    page: Sequence[Cause]
-    total: int
-
-
 class CauseCounts:
     """Counts the newest log lines by cause. Only one thread may call the methods at a time."""
 
@@ -277,9 +269,9 @@ class CauseCounts:
             kept["group"] = _VARIABLE.sub("#", cause[: 2 * MAX_WORDS])[:MAX_WORDS]
             self._lines.append(kept)
 
-    def newest(self, level: str, since: float, *, offset: int, limit: int) -> Causes:
-        """Return a page of the causes of errors since a time (epoch seconds), newest first. With the level `warn`, include the
-        causes of warnings.
+    def newest(self, level: str, since: float, *, offset: int, limit: int) -> tuple[list[Cause], int]:
+        """Return a page of the causes of errors since a time (epoch seconds), newest first, and the number of all causes. With
+        the level `warn`, include the causes of warnings.
         """
         begin = datetime.fromtimestamp(since, UTC).isoformat()[:19]
         groups: dict[tuple[str, ...], list[Line]] = defaultdict(list)
@@ -291,4 +283,4 @@ class CauseCounts:
             for some in groups.values()
         ]
         found.sort(key=lambda one: str(one.lines[0]["timestamp"]), reverse=True)
-        return Causes(found[offset : offset + limit], len(found))
+        return found[offset : offset + limit], len(found)

@@ -42,7 +42,7 @@ from bot.llm.wrapper import SystemRoleModel
 from bot.storage.artifacts import ArtifactStore
 from bot.storage.notes import NoteStore
 from bot.system import SystemDisk, UlidSource
-from bot.telemetry import Redactor
+from bot.telemetry.redaction import Redactor
 from bot.testing import anthropic_cache as cache
 from bot.testing import anthropic_rules as rules
 from bot.testing.clock import FakeClock

@@ -29,7 +29,7 @@ from bot.llm import demo
 from bot.llm.costs import Spending
 from bot.resources import one_heap
 from bot.system import SystemDisk
-from bot.telemetry import JsonlLog
+from bot.telemetry.log import JsonlLog
 from bot.testing.clock import FakeClock
 from bot.testing.model import reply, tool_use
 from bot.testing.model import text as words_of

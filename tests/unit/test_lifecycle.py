@@ -23,7 +23,7 @@ from bot.lifecycle import serving
 from bot.llm.costs import PriceTable, Spending
 from bot.llm.wrapper import ModelTrouble
 from bot.system import SystemDisk
-from bot.telemetry import JsonlLog
+from bot.telemetry.log import JsonlLog
 from bot.testing.disk import FaultyDisk
 
 

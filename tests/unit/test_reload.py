@@ -20,7 +20,7 @@ from bot.instance import prepare_home
 from bot.lifecycle import OF_TURNS, reload
 from bot.llm.costs import PriceTable, Spending
 from bot.system import SystemDisk
-from bot.telemetry import JsonlLog
+from bot.telemetry.log import JsonlLog
 from bot.testing.log import Entry, MemoryLog
 
 FIRST = {"llm": {"provider": "demo"}, "context": {"maxMessages": 40}}

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal
 
-from bot import errors, telemetry, text
+from bot import errors, text
 from bot.contracts.base import Message
 from bot.contracts.channel import Streaming
 from bot.contracts.environment import off_loop, started
@@ -26,7 +26,8 @@ from bot.core.outgoing import Address, OutboxRow
 from bot.core.reply import shortened
 from bot.core.tasks import TaskEvent
 from bot.features.live.partial_markdown import beginning, has_begun
-from bot.telemetry import on_waiting_for_model
+from bot.telemetry import log as telemetry
+from bot.telemetry.log import on_waiting_for_model
 from bot.text import named
 from bot.tools import context
 from bot.tools.dispatch import CallWrapper

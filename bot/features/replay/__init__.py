@@ -23,7 +23,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, ClassVar
 
-from bot import errors, telemetry
+from bot import errors
 from bot.contracts.base import Json
 from bot.contracts.environment import Ids, Log, Redact
 from bot.contracts.identity import ChatKey
@@ -37,6 +37,7 @@ from bot.llm import blocks, messages_api
 from bot.llm.wrapper import ModelWrapper, spent
 from bot.periodic_jobs import PeriodicJob
 from bot.system import ULID, ulid_of
+from bot.telemetry import log as telemetry
 
 FILE = "requests.db"
 CHAT_BYTES = 32 * 1024 * 1024

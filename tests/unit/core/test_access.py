@@ -18,7 +18,7 @@ from bot.core.access import Access, AccessList, Verdict
 from bot.core.feature import Door
 from bot.core.intake import Intake
 from bot.system import SystemClock, UlidSource
-from bot.telemetry import Redactor
+from bot.telemetry.redaction import Redactor
 from bot.testing.log import MemoryLog as Lines
 from tests.memory_log import MemoryLog
 from tests.unit.core.test_intake import chats_of

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from bot.storage import jsonl
-from bot.telemetry import LogRedactor
 from bot.telemetry.log import render
+from bot.telemetry.redaction import LogRedactor
 
 BREAKS = "a\u2028b\u2029c\x85d\x0be 你好 \u202e"
 

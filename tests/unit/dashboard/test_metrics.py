@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from bot.contracts.identity import ChatKey
 from bot.dashboard.metrics import LOOP_SECONDS, Metrics
 from bot.system import SystemDisk, UlidSource
-from bot.telemetry import JsonlLog
+from bot.telemetry.log import JsonlLog
 from bot.testing.clock import FakeClock
 from tests.unit.dashboard.pages import NOW
 

@@ -15,7 +15,7 @@ from bot.llm import blocks, classify
 from bot.llm.wrapper import GONE, AttachedFiles
 from bot.storage.artifacts import ArtifactStore
 from bot.system import SystemDisk, UlidSource
-from bot.telemetry import turn_scope
+from bot.telemetry.log import turn_scope
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
 from bot.testing.model import ScriptedModel, reply, text

@@ -12,7 +12,7 @@ from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.model import ModelReply, Usage
 from bot.llm.costs import UNANSWERED_SECONDS, BudgetedModel, Price, PriceTable, Spending, day_of
 from bot.llm.wrapper import usage_object
-from bot.telemetry import turn_scope
+from bot.telemetry.log import turn_scope
 from bot.testing.clock import FakeClock
 from bot.words import Sentence, speaking
 from tests.unit.llm.asking import ScriptedModel, ask, user

@@ -16,7 +16,7 @@ from bot.contracts.model import ModelReply, TextDelta, Usage
 from bot.llm.client import AnthropicModel
 from bot.llm.wrapper import MESSAGE_PREVIEW, TOTAL_PREVIEW, LoggedModel, previews
 from bot.system import SystemClock, UlidSource
-from bot.telemetry import turn_scope
+from bot.telemetry.log import turn_scope
 from bot.testing import anthropic_script as script
 from bot.testing.anthropic import KEY, AnthropicServer
 from bot.testing.clock import FakeClock

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from bot import telemetry
+from bot.telemetry import log as telemetry
 from bot.testing.log import MemoryLog
 
 

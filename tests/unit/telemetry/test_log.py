@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from bot import telemetry
 from bot.contracts.identity import ChatKey
 from bot.system import SystemDisk
-from bot.telemetry import LogRedactor
+from bot.telemetry import log as telemetry
 from bot.telemetry.log import MAX_LINE_BYTES, Line, render
+from bot.telemetry.redaction import LogRedactor
 from bot.testing.clock import FakeClock
 
 from .conftest import GatedDisk, Make, lines
@@ -92,7 +92,7 @@ def test_lines_stay_in_order_and_later_changes_do_not_reach_them(
 
 
 def test_secrets_and_token_like_text_reach_no_line(make: Make, tmp_path: Path) -> None:
-    log = make(redact=telemetry.LogRedactor(["hunter2-hunter2"]))
+    log = make(redact=LogRedactor(["hunter2-hunter2"]))
     log.write(
         "error",
         "key hunter2-hunter2",
@@ -108,7 +108,7 @@ def test_secrets_and_token_like_text_reach_no_line(make: Make, tmp_path: Path) -
 
 
 def test_a_line_that_cannot_be_written_does_not_end_the_log(make: Make, tmp_path: Path) -> None:
-    class Failing(telemetry.LogRedactor):
+    class Failing(LogRedactor):
         def __call__(self, value: str) -> str:
             return value if "odd" not in value else str(int("no number"))
 

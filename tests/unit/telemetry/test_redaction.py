@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot import text
-from bot.telemetry import LogRedactor, Redactor
-from bot.telemetry.redaction import MARK, forms
+from bot.telemetry.redaction import MARK, LogRedactor, Redactor, forms
 from tests.shares import examples
 
 # Characters of real tokens, and some characters of people's passwords.

@@ -11,7 +11,7 @@ import pytest
 from bot.contracts.identity import ChatKey
 from bot.contracts.messages import ANYBODYS
 from bot.contracts.tools import FoundTools, Tool, ToolCall
-from bot.telemetry import Redactor
+from bot.telemetry.redaction import Redactor
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
 from bot.tools.builtin import BuiltinTool, ToolPorts

@@ -18,7 +18,7 @@ from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey
 from bot.contracts.tools import ToolCall, ToolResult
 from bot.features.live import LiveTurns
-from bot.telemetry import task_scope
+from bot.telemetry.log import task_scope
 from bot.telemetry.redaction import LONG
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
