@@ -102,7 +102,7 @@ class Isolation:
         self.limits = limits or ShellLimits()
         self.code = code or protected_code(root)
         self.guard = guard or FileGuard(root)
-        self._works: dict[str, tuple[str, ...]] = {}
+        self._works: tuple[str, tuple[str, ...]] | None = None
         """Path of the bubblewrap that passed a trial run, and the optional features of the sandbox that work with it."""
         self.leaving: set[asyncio.Task[list[str]]] = set()
 
@@ -166,8 +166,7 @@ class Isolation:
         inherits the descriptors in `handles`. Descriptors for bubblewrap's arguments are added to `handles`. Raises
         `errors.ToolError` if no sandbox is possible.
         """
-        await self.check()
-        program, parts = next(iter(self._works.items()))
+        program, parts = await self.check()
         found = await asyncio.to_thread(self._covered, root, instructs)
         if len(found) > ARGUMENTS:
             raise errors.ToolError(CROWDED)
@@ -197,26 +196,24 @@ class Isolation:
         tops = {path[len(str(root)) + 1 :].split("/", 1)[0] for path, node in others.items() if node in nodes}
         sealed += [f"{root}/{top}" for top in sorted(tops)]
         # Each folder above a hidden or read-only path becomes a mount point. Otherwise a command could move the folder
-        # to a path that the next command's arguments do not hide.
-        above, fixed = set[str](), frozenset(sealed)
-        for path in (*masks, *sealed):
-            folder = path.rpartition("/")[0]
-            # Commands cannot move anything in a read-only folder, so stop there.
-            while len(folder) > len(str(root)) and folder not in above and not _within(folder, fixed):
-                above.add(folder)
-                folder = folder.rpartition("/")[0]
+        # to a path that the next command's arguments do not hide. Commands cannot move anything in a read-only folder.
+        folders = {folder for path in (*masks, *sealed) for folder in Path(path).parents}
+        inside, fixed = (str(one) for one in folders if root in one.parents), frozenset(sealed)
+        above = [folder for folder in inside if not _within(folder, fixed)]
         words = [word for path in sorted(above) for word in ("--bind", path, path)]
         words += [word for path in sealed for word in ("--ro-bind", path, path)]
         return words + [word for path, folder in masks.items() for word in _mask(path, folder=folder)]
 
-    async def check(self) -> None:
-        """Raise `errors.ToolError` if bubblewrap is missing, or if no trial run of it has succeeded on this machine."""
+    async def check(self) -> tuple[str, tuple[str, ...]]:
+        """Return the path of bubblewrap and its optional features that work here. Raises `errors.ToolError` if bubblewrap is
+        missing, or if no trial run of it has succeeded on this machine.
+        """
         program = self.which("bwrap")
         # PATH may lead into the project's folder, where a command could have put such a program.
         if program is None or await asyncio.to_thread(self.code.changeable, Path(program)):
             raise errors.ToolError(MISSING)
-        if program in self._works:
-            return
+        if self._works is not None and self._works[0] == program:
+            return self._works
         root = self.root.resolve()
         # In containers and hardened services, parts of /proc are already hidden, so a new /proc cannot be mounted. Older
         # versions of bubblewrap cannot disable user namespaces; the filter of system calls also forbids user namespaces.
@@ -224,8 +221,8 @@ class Isolation:
             trial = [program, *arguments(root, self.limits, network=self.network, parts=parts), "--", "true"]
             with contextlib.suppress(OSError):
                 if (await run_process(trial, root, seconds=10)).status == 0:
-                    self._works = {program: parts}
-                    return
+                    self._works = program, parts
+                    return self._works
         raise errors.ToolError(MISSING)
 
 

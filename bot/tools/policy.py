@@ -78,11 +78,10 @@ class Policy:
     zone: tzinfo
     clock: Clock
     log: Log
+    guard: FileGuard
     redact: Redact = str
     approvals: Approvals = field(default_factory=Unattended)
     narrowing: SkillAllowlist | None = None
-    guard: FileGuard | None = None
-    """Decides which instruction files are followed, in addition to files that are known by name."""
 
     async def __call__(self, call: ToolCall, run: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
         asked = self._asked(call)
@@ -128,9 +127,8 @@ class Policy:
             return decision
         if decision.outcome == "deny" or decision.trusted:
             return decision
-        root = Path(self._root)
-        guard = self.guard or FileGuard(root)
-        if not await asyncio.to_thread(lambda: guard.find_instruction_files().holds(root / path)):
+        place = Path(self._root, path)
+        if not await asyncio.to_thread(lambda: self.guard.find_instruction_files().holds(place)):
             return decision
         return replace(asks(decision.source, "instructs", decision.rule), lasting=decision.lasting)
 

@@ -53,12 +53,12 @@ async def test_what_a_killed_command_made_is_not_ours_after_the_start(world: Wor
     assert not (world.root / ".env").exists()
     assert not (world.root / ".git").exists()
     aside = [path.name for path in world.root.glob("refused-*")]
-    assert sorted(name.split("-")[1] for name in aside) == ["env", "git"]
+    assert sorted(name.split("-")[1] for name in aside) == ["Agent.md", "env", "git"]
     assert any(".env was made by a command; it is refused-env-" in line for line in process.lines)
     assert not (world.root / ".ship/commands.json").exists()
     await world.telegram.until(lambda: "It was cut off." in world.texts())
-    # The command wrote an instruction file, which needs a person's approval.
-    (world.root / "Agent.md").touch()
+    # A person decides that the file of the command instructs.
+    next(world.root.glob("refused-Agent.md-*")).rename(world.root / "Agent.md")
     world.telegram.say("/new")
     world.telegram.say("and now?")
     await world.telegram.until(lambda: "It holds." in world.texts())

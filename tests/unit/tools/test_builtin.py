@@ -85,7 +85,7 @@ def test_schemas_are_flat_and_take_what_they_took(tmp_path: Path) -> None:
 
 async def test_without_a_rule_and_without_anybody_to_ask_nothing_with_effects_runs(tmp_path: Path) -> None:
     tools, paths, log = registry(tmp_path), Paths(str(tmp_path), read_link), MemoryLog()
-    policy = Policy(tools, Rules(paths), paths, frozenset(), UTC, SystemClock(), log)
+    policy = Policy(tools, Rules(paths), paths, frozenset(), UTC, SystemClock(), log, FileGuard(tmp_path))
     runner = Dispatcher(tools, clock=SystemClock(), log=log, around=policy)
     calls = [
         tool_use("write_file", path="x", content="y"),

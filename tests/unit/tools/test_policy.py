@@ -39,6 +39,7 @@ from bot.testing.model import tool_use
 from bot.text import escaped
 from bot.tools.context import ToolExecutionContext, tool_scope
 from bot.tools.dispatch import Dispatcher
+from bot.tools.file_guard import FileGuard
 from bot.tools.permissions.patterns import Paths
 from bot.tools.permissions.rules import Rules
 from bot.tools.policy import Policy, in_words, shortened
@@ -115,6 +116,7 @@ class Bench:
             zone=UTC,
             clock=FakeClock(),
             log=self.log,
+            guard=FileGuard(root),
             redact=lambda words: words.replace("hunter2", "[redacted]"),
             **more,
         )
