@@ -234,7 +234,7 @@ class Gateway:
                 code=project.code,
                 guard=services.guard,
             ),
-            membership=access,
+            chats_of=access.chats_of,
             catalog=self.mcp,
             permalink=access.permalink,
             **door.ports,

@@ -22,14 +22,9 @@ from bot import text
 Rule = Callable[[StateInline, bool], bool]
 
 
-def relaxed(parser: MarkdownIt) -> MarkdownIt:
-    """Make a parser follow the emphasis rules of `bot.text.emphasis`, and return the parser."""
-    parser.inline.ruler.at("emphasis", _relaxed(emphasis.tokenize))
-    parser.inline.ruler.at("strikethrough", _relaxed(strikethrough.tokenize))
-    return parser
-
-
 def _relaxed(rule: Rule) -> Rule:
+    """Return a rule of the parser that follows `bot.text.emphasis`."""
+
     def relaxed_rule(state: StateInline, silent: bool) -> bool:  # noqa: FBT001 - the library's signature
         start, known = state.pos, len(state.delimiters)
         found = rule(state, silent)
@@ -97,10 +92,12 @@ def parser() -> MarkdownIt:
     """
     made = MarkdownIt("commonmark", {"html": False, "maxNesting": DEEPEST}).enable(["table", "strikethrough"])
     made.inline.ruler.before("autolink", "slack_link", _slack_link)
+    made.inline.ruler.at("emphasis", _relaxed(emphasis.tokenize))
+    made.inline.ruler.at("strikethrough", _relaxed(strikethrough.tokenize))
     made.block.ruler.at("table", _whole_table, {"alt": ["paragraph", "reference"]})
     # The renderer, not the parser, decides which addresses become links.
     made.validateLink = lambda url: True  # type: ignore[method-assign]  # noqa: ARG005
-    return relaxed(made.disable("reference"))
+    return made.disable("reference")
 
 
 _PARSER = parser()

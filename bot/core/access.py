@@ -272,7 +272,7 @@ class Access:
     A person's id admits the person in every chat. A group's id admits the group's members, but only in that group.
     Operators are admitted. A channel that only this machine can reach (`local`) admits everyone. Bots are never admitted.
 
-    The class also asks the channels which chats a person belongs to, and for links to messages (`tools.context.Membership`).
+    The class also asks the channels which chats a person belongs to, and for links to messages.
     """
 
     manifests: Mapping[str, Manifest]

@@ -41,11 +41,14 @@ _MAGIC = {
     b"SQLite format 3\0": "SQLite database",
 }
 _RECORDINGS = {
-    b"OggS": "audio/ogg",
-    b"ID3": "audio/mpeg",
-    b"\x1a\x45\xdf\xa3": "audio/webm",
-    b"fLaC": "audio/flac",
+    rb"OggS": "audio/ogg",
+    rb"ID3|\xff[\xe0-\xff]": "audio/mpeg",
+    rb"\x1a\x45\xdf\xa3": "audio/webm",
+    rb"fLaC": "audio/flac",
+    rb".{4}ftyp": "audio/mp4",
+    rb"RIFF.{4}WAVE": "audio/wav",
 }
+"""Pattern of the first bytes of each type of recording."""
 _LEGACY = ("gb18030", "big5", "cp932", "cp949", "cp1252")
 """Older encodings that are tried. Cyrillic encodings are missing, because short French texts would be read as Russian."""
 _WESTERN = re.compile(
@@ -151,14 +154,8 @@ def check_text(head: bytes) -> None:
 
 def recording_type(head: bytes) -> str:
     """Return the MIME type of a sound recording by its first bytes. Raises `NoReadableText` for any other file."""
-    if head[4:8] == b"ftyp":
-        return "audio/mp4"
-    if head.startswith(b"RIFF") and head[8:12] == b"WAVE":
-        return "audio/wav"
-    if head[:1] == b"\xff" and head[1:2] >= b"\xe0":
-        return "audio/mpeg"
     for magic, kind in _RECORDINGS.items():
-        if head.startswith(magic):
+        if re.match(magic, head, re.DOTALL):
             return kind
     raise NoReadableText
 

@@ -1,5 +1,5 @@
 """The turn in which a tool runs, and the interfaces through which tools use the core and the features: reply, archive
-index, memberships, questions to people, and jobs.
+index, questions to people, and jobs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from typing import Any, Literal, Protocol, TypeVar
 from bot import errors
 from bot.contracts.approvals import Approvals
 from bot.contracts.base import Json, Message
-from bot.contracts.channel import MembershipAnswer
 from bot.contracts.identity import ChatKey
 from bot.contracts.messages import ArchiveFilter, ArchiveLine, Inbound, OutgoingFile, Provenance, Sent
 from bot.contracts.tools import ToolCall
@@ -124,17 +123,6 @@ class Recalls(Protocol):
 
     async def saying(self, chat: ChatKey, words: Sequence[str]) -> frozenset[ChatKey]:
         """Search a chat and its threads. Return those conversations in which one line contains all these case-folded words."""
-
-
-class Membership(Protocol):
-    """Looks up the chats of a person. Each search asks again, so that a person who has left a chat can no longer search it."""
-
-    async def chats_of(
-        self, channel: str, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool
-    ) -> MembershipAnswer:
-        """From `chat_keys`, which are in order of priority, return the chats that the person is a member of now. The person's
-        own direct chats are included only if `direct` is True. Other people's direct chats are never included. Never raises.
-        """
 
 
 Ask = Callable[[ChatKey, str, str], Coroutine[Any, Any, str | None]]

@@ -181,12 +181,11 @@ class _Pinned(AbstractResolver):
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[ResolveResult]:
         del family
-        kinds = {one: socket.AF_INET6 if ":" in one else socket.AF_INET for one in self._found}
+        numeric = socket.AI_NUMERICHOST
         return [
-            ResolveResult(
-                hostname=host, host=one, port=port, family=kind, proto=6, flags=socket.AI_NUMERICHOST
-            )
-            for one, kind in kinds.items()
+            ResolveResult(hostname=host, host=one, port=port, family=kind, proto=6, flags=numeric)
+            for one in self._found
+            for kind in [socket.AF_INET6 if ":" in one else socket.AF_INET]
         ]
 
     async def close(self) -> None:

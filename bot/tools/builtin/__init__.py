@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, get_type_hints
 from pydantic import create_model
 
 from bot.config.ship_file import WebSearch
+from bot.contracts.channel import MembershipAnswer
 from bot.contracts.environment import Clock
 from bot.contracts.identity import ChatKey
 from bot.contracts.messages import ArchiveLine, HistoryPage, HistoryQuery
@@ -21,7 +22,7 @@ from bot.contracts.model import ModelReply, ModelRequest
 from bot.contracts.tools import READS, Effect, FoundTools, Tool, ToolInput
 from bot.storage.artifacts import ArtifactStore
 from bot.storage.notes import NoteStore
-from bot.tools.context import Jobs, Membership, Recalls
+from bot.tools.context import Jobs, Recalls
 from bot.tools.file_guard import FileGuard
 from bot.tools.isolation import Isolation
 from bot.tools.project import Project
@@ -53,7 +54,10 @@ class ToolPorts:
     guard: FileGuard
     web: Web = field(default_factory=Web)
     recall: Recalls | None = None
-    membership: Membership | None = None
+    chats_of: Callable[..., Awaitable[MembershipAnswer]] | None = None
+    """Function that returns those of a person's chats that the person is a member of now (`bot.core.access`). Each search asks
+    again, so that a person who has left a chat can no longer search it.
+    """
     catalog: ToolCatalog = NOTHING
     permalink: Callable[[ArchiveLine], str | None] = lambda _: None
     jobs: Jobs | None = None

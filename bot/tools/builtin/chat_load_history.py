@@ -125,11 +125,11 @@ async def _sibling_chats(ports: ToolPorts, turn: ToolExecutionContext) -> Member
 
 async def _others(ports: ToolPorts, turn: ToolExecutionContext) -> MembershipAnswer:
     """Return the other chats of the person who asks. Direct chats are included only if the current chat is direct."""
-    recall, membership = ports.recall, ports.membership
-    if recall is None or membership is None or turn.channel is None or turn.user_id is None:
+    recall, chats_of = ports.recall, ports.chats_of
+    if recall is None or chats_of is None or turn.channel is None or turn.user_id is None:
         raise errors.ToolError('Only this chat can be searched here. Use scope "chat".')
     kept = [key for key in await recall.kept(turn.channel) if key != turn.chat_key]
-    return await membership.chats_of(turn.channel, turn.user_id, kept, direct=turn.private)
+    return await chats_of(turn.channel, turn.user_id, kept, direct=turn.private)
 
 
 async def _ranked(
@@ -251,9 +251,7 @@ def _left_out(others: MembershipAnswer) -> str:
     told, unanswered = "", len(others.unanswered)
     if (count := len(others.chats)) > MOST_CHATS:
         told += f" (Of this person's {count:,} other chats the {MOST_CHATS} last spoken in were searched.)"
-    if unanswered and not others.chats:
-        told += " (The platform did not say which other chats this person is in: only this one was searched. Try later.)"
-    elif unanswered:
+    if unanswered:
         told += (
             f" (Of {unanswered:,} more chats the platform did not say whether this person is in them, so they were not "
             "searched. Try later, or let the person ask in the chat that they mean.)"
