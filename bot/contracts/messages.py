@@ -430,18 +430,17 @@ class ArchiveFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryQuery(ArchiveFilter):
-    """Selects a window of matches, counted from the newest. `everything` includes removed and superseded lines. If `counted`
-    is False, reading stops once the window is full, and `HistoryPage.total` may be too low.
+    """Selects a window of matches, counted from the newest. Reading stops once the window is full. `everything` includes
+    removed and superseded lines.
     """
 
     everything: bool = False
-    counted: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryPage:
-    """Result of a `HistoryQuery`: lines in order of time, the number of matches (exact if `counted`), and the number of
-    damaged lines.
+    """Result of a `HistoryQuery`: lines in order of time, the number of matches that were read (all matches if `counted`),
+    and the number of damaged lines.
     """
 
     lines: list[ArchiveLine]

@@ -264,7 +264,7 @@ class ChatStore:
             if data is not main and data and main.startswith(data):
                 continue  # an interrupted rotation left this copy
             for raw in reversed(data.split(b"\n")):
-                if not query.counted and total >= last:
+                if total >= last:
                     return HistoryPage(lines[::-1], total, unreadable, counted=False)
                 if not raw.strip() or (literal and _lacks(raw, literal)):
                     continue
@@ -393,6 +393,6 @@ async def _speakers(archive: ChatStore, chat_key: str) -> list[tuple[str, str]]:
         key = ChatKey.parse(chat_key)
     except errors.IdentityInvalid:
         return []
-    page = await archive.search(key, HistoryQuery(limit=NAME_LINES, counted=False))
+    page = await archive.search(key, HistoryQuery(limit=NAME_LINES))
     said = ((line, (line.meta or {}).get("username")) for line in reversed(page.lines))
     return [(f"{line.channel}:{line.user_id}", str(name)) for line, name in said if name]

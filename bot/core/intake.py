@@ -164,7 +164,7 @@ class Intake:
         self.alerts.tell(f"right of {channel}: {right}", words, every=DAY)
 
     async def recent(self, chat_key: ChatKey, limit: int) -> list[ArchiveLine]:
-        return (await self.archive.search(chat_key, HistoryQuery(limit=limit, counted=False))).lines
+        return (await self.archive.search(chat_key, HistoryQuery(limit=limit))).lines
 
     # ------------------------------------------------------------ conversations
 

@@ -207,7 +207,7 @@ class Console:
             lines, total = [hit.line for hit in found.hits], found.total
         else:
             until = before + 1 if before else None
-            query = HistoryQuery(limit=ROWS + 1, before=until, offset=offset, counted=False)
+            query = HistoryQuery(limit=ROWS + 1, before=until, offset=offset)
             lines = (await self.archive.search(key, query)).lines
             if not lines and not before:
                 return None

@@ -8,7 +8,7 @@
 
 `fail` (see `Loopback`) makes requests fail: `server.fail("sendMessage", **refusal(429, "…", retry_after=2))`,
 `server.fail("sendMessage", action="lose")`. `url` is the root of the server: methods are under `/bot<token>/`, files
-under `/file/bot<token>/`. The server does not parse the markup of `parse_mode`.
+under `/file/bot<token>/`. The server refuses `parse_mode`.
 """
 
 from __future__ import annotations

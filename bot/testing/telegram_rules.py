@@ -22,63 +22,13 @@ ENTITY_TYPES = (
     | {"text_link", "text_mention", "custom_emoji", "mention", "hashtag", "cashtag", "bot_command", "url"}
     | {"email", "phone_number"}
 )
-PARSE_MODES = frozenset({"Markdown", "MarkdownV2", "HTML"})
 SCOPES = frozenset({"default", "all_private_chats", "all_group_chats", "all_chat_administrators"})
 """Types of command menu scopes that do not name a chat."""
-REACTIONS = frozenset({"👍", "👎", "❤", "🔥", "👏", "🎉", "🤔", "👀", "🙏", "👌"})
-"""Emoji that the bot may react with; Telegram accepts more."""
-ACTIONS = frozenset(
-    {
-        "typing",
-        "upload_photo",
-        "record_video",
-        "upload_video",
-        "record_voice",
-        "upload_voice",
-        "upload_document",
-        "choose_sticker",
-        "find_location",
-        "record_video_note",
-        "upload_video_note",
-    }
-)
 RIGHTS: Mapping[str, tuple[str, ...]] = {
-    "restricted": (
-        "is_member",
-        "can_change_info",
-        "can_invite_users",
-        "can_pin_messages",
-        "can_send_messages",
-        "can_send_polls",
-        "can_send_other_messages",
-        "can_add_web_page_previews",
-        "can_manage_topics",
-        "can_send_audios",
-        "can_send_documents",
-        "can_send_photos",
-        "can_send_videos",
-        "can_send_video_notes",
-        "can_send_voice_notes",
-        "can_edit_tag",
-        "can_react_to_messages",
-        "until_date",
-    ),
-    "administrator": (
-        "can_be_edited",
-        "is_anonymous",
-        "can_manage_chat",
-        "can_delete_messages",
-        "can_manage_video_chats",
-        "can_restrict_members",
-        "can_promote_members",
-        "can_change_info",
-        "can_invite_users",
-        "can_post_stories",
-        "can_edit_stories",
-        "can_delete_stories",
-    ),
+    "restricted": ("is_member", "can_send_messages", "can_send_documents", "can_send_polls", "until_date"),
+    "administrator": ("can_be_edited", "is_anonymous", "can_manage_chat", "can_delete_messages"),
 }
-"""For each status of a chat member, the fields that Telegram always includes."""
+"""For each status of a chat member, some of the fields that Telegram always includes."""
 _FOUND = re.compile(
     r"(?P<bot_command>(?<![\w/<>@.])/[A-Za-z0-9_]{1,64}(?:@[A-Za-z0-9_]{3,32})?(?![\w/<>]))"
     r"|(?P<mention>(?<!\w)@[A-Za-z0-9_]{3,32}(?!\w))"

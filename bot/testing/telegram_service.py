@@ -348,7 +348,7 @@ class Service(Loopback):
 
     async def _send_chat_action(self, args: rules.Args) -> bool:
         chat = self._chat_of(args)
-        if args.text("action") not in rules.ACTIONS:
+        if args.text("action") != "typing":
             raise rules.bad("wrong parameter action in request")
         if args.has("message_thread_id") and args.integer("message_thread_id") not in chat.topics:
             raise rules.bad("message thread not found")
@@ -359,7 +359,7 @@ class Service(Loopback):
         if number not in chat.messages:
             raise rules.bad("message to react not found")
         emoji = [one.get("emoji") for one in args.items("reaction") if isinstance(one, dict)]
-        if len(emoji) > 1 or not rules.REACTIONS.issuperset(emoji):
+        if len(emoji) > 1 or not {"👀"}.issuperset(emoji):
             raise rules.bad("REACTION_INVALID")
         chat.reactions[number, self.me["id"]] = tuple(map(str, emoji))
         return True
@@ -464,7 +464,7 @@ def _refused(refused: rules.Refused) -> web.Response:
 
 
 def _text_of(args: rules.Args) -> tuple[str, list[Json]]:
-    if args.has("parse_mode") and args.text("parse_mode") not in rules.PARSE_MODES:
+    if args.has("parse_mode"):
         raise rules.bad("unsupported parse_mode")
     return rules.checked_text(args.text("text"), args.items("entities"))
 

@@ -122,9 +122,9 @@ async def measured(root: Path, lines: int) -> Speed:
             for words in questions
         ]
         search, computing = await _times(asked)
-        words = [HistoryQuery(keyword=talk.said(1), counted=False) for _ in range(60)]
+        words = [HistoryQuery(keyword=talk.said(1)) for _ in range(60)]
         literal, _ = await _times([lambda query=query: archive.search(KEY, query) for query in words])  # type: ignore[misc]
-        newest = HistoryQuery(limit=30, counted=False)
+        newest = HistoryQuery(limit=30)
         window, _ = await _times([lambda: archive.search(KEY, newest)] * 40)
     finally:
         await searched.exporter.close()

@@ -165,7 +165,7 @@ async def _newest(
     # Load one line more than fits, to learn whether there are more. Counting the lines would read all of them.
     skipped = args.offset if len(chats) > 1 else 0  # the offset applies after the chats are merged
     limit, offset = room + 1 + skipped, args.offset - skipped
-    window = HistoryQuery(limit=limit, offset=offset, counted=False, **filters)
+    window = HistoryQuery(limit=limit, offset=offset, **filters)
     lines, total, counted = list[ArchiveLine](), 0, True
     for chat in chats:
         page = await ports.history(chat, window)
