@@ -184,7 +184,7 @@ def migrate(to: To, root: Dir = Here) -> None:
             raise typer.BadParameter("ship.json has no engine.databaseUrl to read the log from")
         aside, then = f"moved_{moment}", '"engine": {"kind": "embedded"}'
         with instance.locked(root / HOME):
-            moved = transfer.to_file(url, path, aside)
+            moved = transfer.to_file(url, path, aside, StderrLog())
     elif to.startswith(("postgresql://", "postgres://")):
         if not path.is_file():
             raise typer.BadParameter(f"there is no log in {str(path)!r}")

@@ -165,7 +165,7 @@ def database(settings: Settings) -> Iterator[Finding]:
         yield Finding("database", "wrong", trouble, "ask whoever runs the server")
     else:
         yield Finding("database", "ok", f"PostgreSQL {version}")
-    found = [f"{one.holder} {'leads' if one.leads else 'stands by'}" for one in hosts(url)]
+    found = [f"{name} {'leads' if leads else 'stands by'}" for name, leads in hosts(url)]
     yield Finding("cluster", "ok", "; ".join(found) or "no process is running")
 
 

@@ -119,7 +119,7 @@ def must_lead(root: Path) -> None:
         return
     from bot.cluster import leadership
 
-    leader = next((one.holder for one in leadership.hosts(url) if one.leads), "no process")
+    leader = next((name for name, leads in leadership.hosts(url) if leads), "no process")
     if not leader.startswith(f"{socket.gethostname()}:{instance.holder(root / HOME) or None}:"):
         raise errors.NotFound(
             f"{leader} leads; run this in the folder of the leader, or use the command in a chat"

@@ -15,8 +15,7 @@ import os
 import secrets
 import socket
 import threading
-from collections.abc import Callable, Coroutine, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, TypeVar
 
 import psycopg
@@ -185,14 +184,6 @@ def _lease(db: PostgresSession) -> tuple[Any, ...]:
     return tuple(found)
 
 
-@dataclass(frozen=True, slots=True)
-class Host:
-    """A process that has used the database within the last six seconds."""
-
-    holder: str
-    leads: bool
-
-
 @contextlib.contextmanager
 def _opened(url: str) -> Iterator[PostgresSession]:
     with (
@@ -202,12 +193,14 @@ def _opened(url: str) -> Iterator[PostgresSession]:
         yield db
 
 
-def hosts(url: str) -> Sequence[Host]:
-    """Return the processes that currently use the database at `url`. The leader comes first. Raises `errors.StorageError`."""
+def hosts(url: str) -> list[tuple[str, bool]]:
+    """Return the processes that have used the database at `url` within the last six seconds, and True for the leader, which is
+    the first. Raises `errors.StorageError`.
+    """
     with _opened(url) as db:
         if db.execute("SELECT to_regclass('cluster_hosts')").fetchone() == (None,):
-            return ()
-        return [Host(*row) for row in db.execute(_HOSTS).fetchall()]
+            return []
+        return [(str(holder), bool(leads)) for holder, leads in db.execute(_HOSTS).fetchall()]
 
 
 def examine(url: str) -> tuple[str, str]:

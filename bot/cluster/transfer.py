@@ -16,6 +16,7 @@ from typing import Any
 
 from bot import errors
 from bot.cluster import leadership, shared_disk
+from bot.contracts.environment import Log
 from bot.core import sqlite_log
 from bot.core.event_log import CURSOR
 from bot.core.postgres_log import ERRORS, PostgresSession, prepared, values
@@ -72,14 +73,14 @@ def to_postgres(path: Path, url: str, aside: Path) -> list[TransferredTable]:
     return moved
 
 
-def to_file(url: str, path: Path, aside: str) -> list[TransferredTable]:
+def to_file(url: str, path: Path, aside: str, log: Log) -> list[TransferredTable]:
     """Move the log from PostgreSQL to the file `path`, and the shared files to its folder. Then move the tables to the
     PostgreSQL schema `aside`. Raises `errors.StorageError`.
     """
     scratch, home = path.with_name(f"{path.name}.new"), path.parent
     scratch.unlink(missing_ok=True)
     with errors.as_storage_error("the log cannot be moved", *_ERRORS):
-        with closing(shared_disk.SharedDisk(SystemDisk(), home, url, _Silent())) as disk:
+        with closing(shared_disk.SharedDisk(SystemDisk(), home, url, log)) as disk:
             disk.begin()
         with _source(url) as source:
             cursors = jsonl.loads(SystemDisk().read(home / "exports.json")) or {}
@@ -119,9 +120,7 @@ def copy_out(url: str, folder: Path) -> None:
 def must_be_stopped(url: str) -> None:
     """Raise `errors.StorageError` if a process uses the database."""
     if running := leadership.hosts(url):
-        raise errors.StorageError(
-            f"{running[0].holder} is running; stop all processes on that database first"
-        )
+        raise errors.StorageError(f"{running[0][0]} is running; stop all processes on that database first")
 
 
 @contextmanager
@@ -197,8 +196,3 @@ def _same_files(db: PostgresSession, home: Path) -> TransferredTable:
     """Compare the shared files in the database and in the folder `home`."""
     paths = sorted((one.relative_to(home).as_posix(), one) for one in shared_disk.files(home))
     return _same("files", ((name, path.read_bytes()) for name, path in paths), _files(db))
-
-
-class _Silent:
-    def write(self, kind: str, message: str, **details: Any) -> None:
-        pass

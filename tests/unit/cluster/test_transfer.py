@@ -84,7 +84,7 @@ async def test_every_row_moves_and_comes_back(tmp_path: Path, url: str) -> None:
     assert [(n, one.seq) for n, one in await there.after(43, 5)] == [(44, 43)]
     await there.close()
     note.unlink()
-    transfer.to_file(url, path, "moved_1")
+    transfer.to_file(url, path, "moved_1", MemoryLog())
     assert note.read_bytes() == b"said before\n"
     after = rows(path)
     assert len(after["events"]) == 44
