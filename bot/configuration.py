@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import get_args
 
 from bot import config, discovery, errors
-from bot.config.document import finding, shown
+from bot.config.load import finding, shown
 from bot.config.ship_file import ShipFile
 from bot.contracts.channel import Manifest
 from bot.contracts.tools import MCP

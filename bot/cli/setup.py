@@ -24,8 +24,7 @@ from pydantic import ValidationError
 from bot import config, configuration, discovery, errors, instance
 from bot.cli.common import HOME, AsJson, Defaults, Dir, Here, Yes, complain, say, say_rows
 from bot.cli.project import access_list, manifest_of, model, named_operators
-from bot.config.document import read_env_file
-from bot.config.load import token_keys, variable
+from bot.config.load import read_env_file, token_keys, variable
 from bot.contracts.channel import ChannelSettings, Claim, Manifest
 from bot.contracts.identity import UserRef
 from bot.core.access import ACCESS_FILE
