@@ -86,7 +86,7 @@ async def started(
         if settings.engine.kind == "embedded":
             tokens = config.tokens_in_use(settings.channels, manifests, names)
             around.enter_context(instance.tokens_held(tokens, settings.root))
-        file_access.save_names(settings.root, None)
+        environment.disk.remove(settings.root / file_access.SAVED)
         redact, counted = LogRedactor(settings.secrets), Metrics()
         prices = configuration.prices_of(settings.llm)
         spending = Spending(prices)

@@ -14,7 +14,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 _HIDDEN = frozenset({".ship", ".git", "ship.json"})
-_SAVED = ".ship/commands.json"
+SAVED = ".ship/commands.json"
+"""File with the hidden names that existed before a command. The file exists only while a command runs."""
 _NOT_SEEN = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f"
     "\ufeff\uffa0\ufff0-\ufff8\U000e0000-\U000e0fff]"
@@ -59,25 +60,10 @@ def set_aside(root: Path, known: HiddenNames) -> dict[str, str]:
     return moved
 
 
-def save_names(root: Path, known: HiddenNames | None) -> None:
-    """Save the hidden names before a command runs, for `sweep`. None deletes the saved names. Raises OSError."""
-    place = root / _SAVED
-    if known is None:
-        place.unlink(missing_ok=True)
-    elif place.parent.is_dir():
-        scratch = place.with_suffix(".new")
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-        with os.fdopen(os.open(scratch, flags, 0o600), "wb") as file:
-            file.write(json.dumps({"v": 1, "known": dict(known)}).encode("ascii"))
-            file.flush()
-            os.fsync(file.fileno())
-        scratch.replace(place)
-
-
 def sweep(root: Path) -> dict[str, str]:
     """Run `set_aside` if Shipmate was killed while a command ran. Call this before settings are read."""
     try:
-        known = dict(json.loads((root / _SAVED).read_bytes())["known"])
+        known = dict(json.loads((root / SAVED).read_bytes())["known"])
     except (OSError, ValueError, KeyError, TypeError):
         return {}  # no command ran, or another program wrote the file
     return set_aside(root, known)

@@ -201,7 +201,9 @@ class FileGuard:
             found = self.find_instruction_files()
             if self.own is None:
                 own = file_access.hidden_names(self._root)
-                file_access.save_names(self._root, own)
+                if self._disk is not None:
+                    saved = {"v": 1, "known": dict(own)}
+                    self._disk.replace(self._root / file_access.SAVED, json.dumps(saved).encode())
                 self.own = own
             if self._known is None:
                 named = found.named.items()
@@ -228,7 +230,8 @@ class FileGuard:
                 if not self._running:
                     # If a file could not be renamed, new instruction files are not followed until a later command's end.
                     self.own, self._known = None, None if clean else self._known
-                    file_access.save_names(self._root, None)
+                    if self._disk is not None:
+                        self._disk.remove(self._root / file_access.SAVED)
                 # If the write fails, the earlier state stays on disk. Then the next start compares the files with that state.
                 with contextlib.suppress(OSError):
                     self._save()

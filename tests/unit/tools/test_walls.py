@@ -13,7 +13,9 @@ import pytest
 
 from bot import config, file_access
 from bot.config.ship_file import ShellLimits
+from bot.system import SystemDisk
 from bot.tools import isolation
+from bot.tools.file_guard import Command, FileGuard
 from bot.tools.isolation import CROWDED, find
 from bot.tools.permissions.protected_code import RunningCode, protected_code
 
@@ -344,7 +346,8 @@ def test_other_names_are_not(name: str) -> None:
 def test_what_a_killed_command_made_is_set_aside_before_it_is_read(tmp_path: Path) -> None:
     (tmp_path / ".ship").mkdir()
     (tmp_path / "ship.json").write_text('{"name": "ours"}')
-    file_access.save_names(tmp_path, file_access.hidden_names(tmp_path))
+    guard = FileGuard(tmp_path, tmp_path / ".ship/origins.json", SystemDisk())
+    guard.begin(command := Command())
     (tmp_path / ".env").write_text("ANTHROPIC_API_KEY=planted-by-a-command\n")
     (tmp_path / ".Git").mkdir()
     found = config.load(tmp_path, {}, {})
@@ -352,7 +355,7 @@ def test_what_a_killed_command_made_is_set_aside_before_it_is_read(tmp_path: Pat
     assert found.name == "ours"
     assert any(".env was made by a command; it is refused-env-" in line for line in found.warnings)
     assert _names(tmp_path) & {".env", ".Git"} == set()
-    file_access.save_names(tmp_path, None)
+    guard.end(command)
     (tmp_path / ".env").touch(0o600)
     assert config.load(tmp_path, {}, {}).warnings == ()
     assert (tmp_path / ".env").exists()
