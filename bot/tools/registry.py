@@ -22,7 +22,6 @@ class ToolOffer:
     definition: Json
     title: str
     words: str
-    fields: tuple[str, ...] = ()
     server: str = ""
     instructions: str = ""
 

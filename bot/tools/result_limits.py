@@ -11,7 +11,7 @@ import base64
 import json
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from bot import errors, text
@@ -108,15 +108,14 @@ def excerpt(words: str, room: int, artifact: str | None) -> tuple[str, Omission 
     return content, Omission(artifact, lines, characters, len(head), len(content) - len(tail))
 
 
+@dataclass(eq=False)
 class ResultLimits:
     """Limits the results of one step."""
 
-    def __init__(self, registry: Registry, artifacts: ArtifactStore | None, log: Log) -> None:
-        self._registry = registry
-        self._artifacts = artifacts
-        self._log = log
-        self._whole: dict[str, str] = {}
-        """Shortened results, by call id."""
+    registry: Registry
+    artifacts: ArtifactStore | None
+    log: Log
+    _whole: dict[str, str] = field(default_factory=dict)  # Shortened results, by call id
 
     async def one(self, call: ToolCall, content: str, origin: Provenance) -> tuple[str, Omission | None]:
         """Shorten one result if it is too large. Return the text and a record of the omission; None if nothing is omitted."""
@@ -146,12 +145,10 @@ class ResultLimits:
         that later requests never leave out are shortened last. Short results, errors and tool definitions stay unchanged.
         """
         shown = list(results)
-        contents = [one.content for one in shown]
-        loads = [
-            weight(one if isinstance(one, str) else json.dumps(one, ensure_ascii=False)) for one in contents
-        ]
-        room = STEP_ROOM - sum(loads)
-        if room >= 0:
+        contents = (one.content for one in shown)
+        texts = (one if isinstance(one, str) else json.dumps(one, ensure_ascii=False) for one in contents)
+        loads = list(map(weight, texts))
+        if (room := STEP_ROOM - sum(loads)) >= 0:
             return shown
         groups: dict[str, list[int]] = {"pages": [], "aging": [], "lasting": []}
         for at, (call, result) in enumerate(zip(calls, shown, strict=True)):
@@ -172,7 +169,7 @@ class ResultLimits:
                     shown[at] = await self._smaller(calls[at], shown[at], share)
                     loads[at] = weight(str(shown[at].content))
         words = "the results of a step were shortened to fit together"
-        self._log.write("tool_result", words, results=len(shown))
+        self.log.write("tool_result", words, results=len(shown))
         return shown
 
     async def _smaller(self, call: ToolCall, result: ToolResult, room: int) -> ToolResult:
@@ -185,22 +182,22 @@ class ResultLimits:
         return replace(result, content=words, omission=left_out)
 
     def _ages(self, call: ToolCall) -> bool:
-        tool = self._registry.get(call.name)
+        tool = self.registry.get(call.name)
         return tool is None or tool.ages
 
     async def keep(self, call: ToolCall, content: str, origin: Provenance) -> str | None:
         """Store a text as an artifact. Return the artifact's id; None if storing the text failed."""
-        if self._artifacts is None:
+        if self.artifacts is None:
             return None
         about: dict[str, Any] = {"tool": call.name, "tool_use_id": call.id}
         try:
             turn = context.current()
-            return await self._artifacts.put(
+            return await self.artifacts.put(
                 content, chat_key=turn.chat_key, request_id=turn.request_id, origin=origin, **about
             )
         except (errors.StorageError, errors.ToolError) as error:
             words = "a large tool result is not kept whole"
-            self._log.write("storage", words, level="error", cause=str(error), **about)
+            self.log.write("storage", words, level="error", cause=str(error), **about)
             return None
 
 

@@ -128,11 +128,21 @@ class Web:
 
     async def _hop(self, address: str, here: Url) -> Page | str:
         """Return the response, or the target of a redirect."""
-        pinned = _Pinned(await self._checked(here))
+        name = text.preview(here.host, 120)
+        try:
+            found = await self._resolve(here.host, here.port)
+        except (OSError, UnicodeError):
+            raise errors.ToolError(f"There is no host named {name}.") from None
+        if not found or not all(map(self._public, found)):
+            raise errors.ToolError(
+                f"{name} is not at a public address. Only pages of the public web can be fetched."
+            )
         # The URL is built from the checked parts. Otherwise another parser might find another host in the URL.
         host = f"[{here.host}]" if ":" in here.host else here.host
         target = f"{here.scheme}://{host}:{here.port}{here.path}"
-        connector = aiohttp.TCPConnector(resolver=pinned, use_dns_cache=False, force_close=True, limit=1)
+        connector = aiohttp.TCPConnector(
+            resolver=_Pinned(found), use_dns_cache=False, force_close=True, limit=1
+        )
         async with (
             aiohttp.ClientSession(
                 connector=connector,
@@ -158,24 +168,12 @@ class Web:
                 )
             return Page(address, answer.status, kind, _decoded(raw, answer.charset), cut)
 
-    async def _checked(self, here: Url) -> Sequence[str]:
-        try:
-            found = await self._resolve(here.host, here.port)
-        except (OSError, UnicodeError):
-            raise errors.ToolError(f"There is no host named {text.preview(here.host, 120)}.") from None
-        if not found or not all(map(self._public, found)):
-            host = text.preview(here.host, 120)
-            raise errors.ToolError(
-                f"{host} is not at a public address. Only pages of the public web can be fetched."
-            )
-        return found
 
-
+@dataclass(eq=False)
 class _Pinned(AbstractResolver):
     """Resolves every host name to the addresses that were checked."""
 
-    def __init__(self, found: Sequence[str]) -> None:
-        self._found = found
+    found: Sequence[str]
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
@@ -184,7 +182,7 @@ class _Pinned(AbstractResolver):
         numeric = socket.AI_NUMERICHOST
         return [
             ResolveResult(hostname=host, host=one, port=port, family=kind, proto=6, flags=numeric)
-            for one in self._found
+            for one in self.found
             for kind in [socket.AF_INET6 if ":" in one else socket.AF_INET]
         ]
 

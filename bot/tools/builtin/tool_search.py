@@ -97,7 +97,7 @@ def rank_offers(query: str, offers: Iterable[ToolOffer], limit: int) -> list[Too
         for text, weight in (
             (offer.title, NAME),
             (offer.words, WORDS),
-            *((one, FIELD) for one in offer.fields),
+            *((one, FIELD) for one in offer.definition["input_schema"].get("properties", ())),
         ):
             for form, share in _forms(words_of(text)):
                 # A word that a description repeats counts once.

@@ -93,8 +93,7 @@ def offer(server: str, tool: Any, instructions: str = "") -> ToolOffer:
         shown = _schema(tool.get("inputSchema", {}))
     except RecursionError:
         raise UndeclarableTool("its schema is nested too deeply") from None
-    fields = tuple(shown.get("properties", {}))
-    if odd := [field for field in fields if not _PROPERTY.fullmatch(field)]:
+    if odd := [field for field in shown.get("properties", {}) if not _PROPERTY.fullmatch(field)]:
         raise UndeclarableTool(
             f"an argument has a name that cannot be declared: {text.preview(odd[0], 40)!r}"
         )
@@ -102,7 +101,7 @@ def offer(server: str, tool: Any, instructions: str = "") -> ToolOffer:
     said = line(next(words, ""), WORDS)
     told = f"A tool of the MCP server {server}" + (f", in its own words: {said}" if said else ".")
     definition = {"name": name_of(server, name), "description": told, "input_schema": shown}
-    return ToolOffer(definition, name, said, fields, server, instructions)
+    return ToolOffer(definition, name, said, server, instructions)
 
 
 def _merged(schema: Any) -> Json:

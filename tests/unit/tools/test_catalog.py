@@ -24,7 +24,7 @@ from bot.tools.registry import Registry, ToolOffer
 def offer(server: str, title: str, words: str, *fields: str) -> ToolOffer:
     name = f"mcp__{server}__{title}"
     schema = {"type": "object", "properties": {field: {"type": "string"} for field in fields}}
-    return ToolOffer({"name": name, "description": words, "input_schema": schema}, title, words, fields)
+    return ToolOffer({"name": name, "description": words, "input_schema": schema}, title, words)
 
 
 OFFERS = [
