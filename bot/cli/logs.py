@@ -43,6 +43,8 @@ POLL_SECONDS = 0.2
 COLOURS = {"debug": "2", "action": "36", "warn": "33", "error": "31"}
 """SGR colour codes of the log levels, for terminals."""
 
+Full = Annotated[bool, typer.Option("--full", help="Whole lines, with message texts.")]
+
 
 def logs(
     root: Dir = Here,
@@ -51,7 +53,7 @@ def logs(
     request: Annotated[str | None, typer.Option(metavar="ID", help="Only this requestId.")] = None,
     level: Annotated[Level | None, typer.Option(metavar="L", help=f"Min level: {', '.join(LEVELS)}.")] = None,
     since: Since = None,
-    full: Annotated[bool, typer.Option("--full", help="Whole lines, with message texts.")] = False,
+    full: Full = False,
     as_json: AsJson = False,
 ) -> None:
     hint_of_folder(root)
@@ -128,15 +130,15 @@ def _rendered(line: Line, *, full: bool) -> str:
     return " ".join(filter(None, parts))
 
 
-def trace(request_id: RequestId, root: Dir = Here, as_json: AsJson = False) -> None:
+def trace(request_id: RequestId, root: Dir = Here, full: Full = False, as_json: AsJson = False) -> None:
     turn = request_id.upper()
     reader = LogReader(root / HOME / "logs", SystemDisk(), LineFilter(request=turn))
     found = list(reader.of_request(turn))
     _report_unreadable(reader)
     if not found:
         raise errors.NotFound(f"the log has no line of {turn!r}; logs and `/receipt` show ids")
-    if as_json:
-        _show(found, full=True, as_json=True)
+    if full or as_json:
+        _show(found, full=True, as_json=as_json)
         return
     lines = [line for _, line in found]
     _show_steps(lines)

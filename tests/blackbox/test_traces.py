@@ -46,6 +46,9 @@ async def test_a_turn_and_its_chat_are_told_from_the_log(world: World) -> None:
         one["kind"] for one in told
     }
 
+    full = await shipmate(world, "trace", second, "--full")
+    assert any("llm_request" in line and second in line for line in full[1])
+
     key = world.archive()[0]["chatKey"]
     code, out, _ = await shipmate(world, "history", key, "--transcript")
     lines = [json.loads(line) for line in out]
