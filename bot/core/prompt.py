@@ -29,7 +29,7 @@ from bot.file_access import hidden
 from bot.llm import blocks
 from bot.storage.file_names import encode
 from bot.tags import CONTEXT, Tag
-from bot.tools.file_guard import INCLUDE, LARGEST, FileGuard, NotVetted, prose
+from bot.tools.file_guard import INCLUDE, LARGEST, FileGuard, prose
 from bot.tools.skills import SkillFolder
 
 T = TypeVar("T")
@@ -119,7 +119,7 @@ class _Reader:
             raw = self.guard.read(name, real, most + 1)
         except (FileNotFoundError, NotADirectoryError):
             return None
-        except (OSError, ValueError, NotVetted) as error:
+        except (OSError, ValueError) as error:
             raise Unreadable(str(error)) from None
         words = prose(raw[:most])
         if 20 * (raw.count(0) + words.count("\ufffd")) > len(words) + 200:

@@ -61,7 +61,7 @@ _Known = set[tuple[str, str]]
 """Normalised name of each instruction file, with the path that remains when all links are resolved."""
 
 
-class NotVetted(errors.ShipmateError):
+class NotFollowed(OSError):
     """An instruction file may be the work of a command that is still running."""
 
 
@@ -336,13 +336,13 @@ class FileGuard:
         return InstructionFileSet(frozenset(names), frozenset(nodes), tuple(sorted(files)), named)
 
     def read(self, path: Path, real: Path, most: int) -> bytes:
-        """Return the beginning of the file `real`, which is read under the name `path`. Raises `NotVetted` and OSError."""
+        """Return the beginning of the file `real`, which is read under the name `path`. Raises OSError."""
         # Commands wait for the lock before they begin or end, so no command begins or ends during the read.
         opener = lambda name, flags: file_access.opener(name, flags | os.O_NOFOLLOW)  # noqa: E731
         with self._lock, open(real, "rb", opener=opener) as file:
             raw = file.read(most)
             if not self._followed(path, real):
-                raise NotVetted(
+                raise NotFollowed(
                     "a running command may have made it, so it is no instruction before the command has ended"
                 )
             return raw

@@ -18,7 +18,7 @@ from bot import errors, tags, text
 from bot.contracts.base import Json, Message
 from bot.contracts.environment import Log
 from bot.file_access import hidden
-from bot.tools.file_guard import FileGuard, NotVetted
+from bot.tools.file_guard import FileGuard, NotFollowed
 from bot.tools.permissions.patterns import Paths, RuleMalformed
 from bot.tools.permissions.rules import Call, Decision, PolicyContext, Rules, Subject, check, parse
 
@@ -101,11 +101,11 @@ class SkillFolder:
         try:
             raw = self._guard.read(file, file.resolve(), FILE_LIMIT)
             return stamp, _parse(raw.decode("utf-8", "replace"), file.parent.name)
-        except (OSError, ValueError, yaml.YAMLError, NotVetted) as error:
+        except (OSError, ValueError, yaml.YAMLError) as error:
             told = f"the skill {file.parent.name!r} cannot be used: {error}"
             self._log.write("skill", told, level="warn")
             # The file may be followed after the running commands have ended, so it is read again.
-            return None if isinstance(error, NotVetted) else stamp, None
+            return None if isinstance(error, NotFollowed) else stamp, None
 
 
 def _parse(source: str, folder: str) -> Skill:

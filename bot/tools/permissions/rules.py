@@ -267,7 +267,7 @@ class Rules:
         self._rules = [(outcome, parse(text)) for outcome, texts in given.items() for text in texts]
         for outcome, rule in self._rules:
             check(rule, outcome, paths)
-        self._tools: dict[str, list[tuple[Outcome, Rule, Pattern]]] = {}
+        self._tools: dict[str, dict[Outcome, list[tuple[Rule, Pattern]]]] = {}
 
     def judge(self, call: Call, subjects: Sequence[Subject], now: PolicyContext) -> Decision:
         """Return the decision on a call. If several people caused the call, each is judged and the strictest decision counts."""
@@ -290,8 +290,8 @@ class Rules:
     def _answers(
         self, outcome: Outcome, call: Call, target: Target, subject: Subject, now: PolicyContext
     ) -> Iterator[tuple[Rule, Answer]]:
-        for one, rule, pattern in self._of(call.tool):
-            if one == outcome and all(holds(call, subject, now) for holds in rule.conditions):
+        for rule, pattern in self._of(call.tool)[outcome]:
+            if all(holds(call, subject, now) for holds in rule.conditions):
                 yield rule, pattern(target)
 
     def _judge(self, call: Call, target: Target, subject: Subject, now: PolicyContext) -> Decision:
@@ -338,15 +338,15 @@ class Rules:
             return OURS
         return None
 
-    def _of(self, name: str) -> list[tuple[Outcome, Rule, Pattern]]:
+    def _of(self, name: str) -> dict[Outcome, list[tuple[Rule, Pattern]]]:
         if name not in self._tools:
-            tool = self._tools[name] = []
+            tool = self._tools[name] = {"deny": [], "ask": [], "allow": []}
             for outcome, rule in self._rules:
                 # Ignore case, because MCP servers choose the case of tool names and may change it.
                 if glob(folded(rule.tool))(folded(name)):
                     # If a rule names tools by a wildcard, the rule's pattern may be valid for only some of these tools.
                     with contextlib.suppress(RuleMalformed):
-                        tool.append((outcome, rule, rule.compiled(name, outcome, self._paths)))
+                        tool[outcome].append((rule, rule.compiled(name, outcome, self._paths)))
         return self._tools[name]
 
 
