@@ -335,9 +335,8 @@ class Outbound:
     text: str
     kind: OutboundKind = "reply"
     title: str = ""
-    cards: tuple[
-        Card, ...
-    ] = ()  # Steps of a `progress`, for channels that display cards. `text` says the same.
+    cards: tuple[Card, ...] = ()
+    """Steps of a `progress`, for channels that display cards. `text` says the same."""
     sure: str = ""  # Beginning of a `preview` that will not change, for channels that can only append text
     goes_on: bool = False  # True for a `preview` or `progress` that will be edited again
     ends: bool = False  # True for the last part of an answer. A channel may ask for a rating below this part.

@@ -43,9 +43,8 @@ class ModelRequest:
     effort: str | None = None
     thinking: Json | None = None
     """Value of `thinking` in the request; None leaves it out. An `effort` of None is left out too."""
-    provider_fallbacks: bool = (
-        False  # True if the provider may answer with another of its models when this model declines
-    )
+    provider_fallbacks: bool = False
+    """True if the provider may answer with another of its models when this model declines."""
     wire: list[bytes] = field(default_factory=list, init=False, repr=False, compare=False)
     """Cache of the encoded body (`bot.llm.messages_api`), so that exactly the same bytes are sent, hashed and recorded."""
 
@@ -56,9 +55,8 @@ class Usage:
     output_tokens: int = 0
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0
-    cache_hour_tokens: int = (
-        0  # Number of `cache_write_tokens` that are cached for an hour instead of five minutes
-    )
+    cache_hour_tokens: int = 0
+    """Part of `cache_write_tokens` that is cached for an hour, not for five minutes."""
     searches: int = 0  # Number of the provider's web searches. Each search is billed.
 
 

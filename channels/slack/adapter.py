@@ -41,9 +41,8 @@ from channels.slack.events import HttpEvents, SocketConnection
 from channels.slack.manifest import SlackSettings, is_direct
 
 CALL_SECONDS = 20.0  # Timeout in seconds of a Web API call
-IDLE_SECONDS = (
-    4.0  # Max seconds that an unused connection is kept, because firewalls drop idle connections silently
-)
+IDLE_SECONDS = 4.0
+"""Max seconds that an unused connection is kept, because firewalls drop idle connections silently."""
 HOLD_SECONDS = 0.5
 """Seconds by which an `app_mention` without files is delayed, so that the `message` event of the same post is processed first."""
 MAX_KNOWN = 1_000  # Max response URLs that are kept in memory

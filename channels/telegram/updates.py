@@ -447,14 +447,13 @@ class GroupMigrations:
     def __init__(self, home: Path, disk: Disk, log: Log) -> None:
         self._file, self._disk, self._log = home / FILE, disk, log
         self._groups: dict[str, str] = {}  # Keys are ids of supergroups, values ids of their former groups
-        self._supergroups: dict[str, str] = {}  # The reverse: keys are ids of former groups
         self._learning = asyncio.Lock()
 
     def load(self) -> None:
         """Read the file. This call blocks."""
         try:
             groups = json.loads(self._file.read_text(encoding="utf-8"))["groups"].items()
-            self._know({new: old for new, old in groups if valid_id(new) and valid_id(old)})
+            self._groups = {new: old for new, old in groups if valid_id(new) and valid_id(old)}
         except FileNotFoundError:
             pass
         except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
@@ -479,7 +478,7 @@ class GroupMigrations:
         if not old < 0 > new or group == supergroup or group in self._groups:
             return False
         async with self._learning:
-            if self._supergroups.get(group) == supergroup:
+            if self._groups.get(supergroup) == group:
                 return True
             groups = {**self._groups, supergroup: group}
             data = json.dumps({"v": 1, "groups": groups}, indent=1) + "\n"
@@ -487,7 +486,7 @@ class GroupMigrations:
                 await asyncio.to_thread(self._disk.replace, self._file, data.encode())
             except OSError as error:
                 raise errors.StorageError(f"{FILE} cannot be written: {type(error).__name__}") from None
-            self._know(groups)
+            self._groups = groups
         self._log.write("channel", "a Telegram group is a supergroup now", group=group, supergroup=supergroup)
         return True
 
@@ -497,7 +496,7 @@ class GroupMigrations:
 
     def now(self, chat: str) -> str:
         """Return the id of the chat to which messages for `chat` are sent."""
-        return self._supergroups.get(chat, chat)
+        return next((new for new, old in reversed(self._groups.items()) if old == chat), chat)
 
     def named(self, chat: str, message: str) -> str:
         """Return a message's id in its conversation. In a supergroup, the id includes the supergroup's id, because the group
@@ -525,11 +524,8 @@ class GroupMigrations:
         refuses such a reply.
         """
         place = dict(target)
-        if (chat := place.get("chat_id", "")) in self._supergroups:
-            place["chat_id"] = self._supergroups[chat]
+        chat = place.get("chat_id", "")
+        if (moved := self.now(chat)) != chat:
+            place["chat_id"] = moved
             place.pop("reply_to", None)
         return place
-
-    def _know(self, groups: Mapping[str, str]) -> None:
-        self._groups = dict(groups)
-        self._supergroups = {group: supergroup for supergroup, group in groups.items()}

@@ -273,9 +273,7 @@ class WebRoutes:
             raise
         person = KEYS.encode({"chat": visitor.user})
         self.chats.tell(person, event("reload", {}))
-        self.chats.tell(
-            person, None
-        )  # close these event streams, because they were opened with the former cookie's rights
+        self.chats.tell(person, None)  # close the event streams, which have the rights of the former cookie
         return self._to_chat(request, replace(visitor, appointed=True))
 
     def _to_chat(self, request: web.Request, visitor: Visitor) -> web.Response:
