@@ -82,11 +82,11 @@ def must_be_regular(found: os.stat_result, path: str) -> None:
         raise NotRegular(errno.EINVAL, "a pipe, a socket or a device", path)
 
 
-def opener(path: str, flags: int) -> int:
+def opener(path: str, flags: int, dir_fd: int | None = None) -> int:
     """Open a regular file. Pass this function to `open` as `opener`. Raises OSError, including `NotRegular`."""
     # Opening a pipe or device may block or have effects, so the path is checked before and after opening.
-    must_be_regular(os.stat(path), path)  # noqa: PTH116
-    handle = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
+    must_be_regular(os.stat(path, dir_fd=dir_fd, follow_symlinks=not flags & os.O_NOFOLLOW), path)
+    handle = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC, dir_fd=dir_fd)
     try:
         must_be_regular(os.fstat(handle), path)
     except OSError:

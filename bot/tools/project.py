@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import BinaryIO, Literal
 
 from bot import errors, text
-from bot.file_access import is_hidden, must_be_regular
+from bot.file_access import is_hidden, must_be_regular, opener
 from bot.tools.permissions.protected_code import CLOSED, OURS, ProtectedCode, protected_code
 
 IGNORE_FILE = ".shipmateignore"
@@ -34,7 +34,6 @@ VISITS = 20_000
 Stamp = tuple[int, int, int]
 Kind = Literal["file", "folder", "link", "other"]
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-_CALM = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,11 +133,8 @@ class Project:
     def opened(self, place: str) -> Iterator[BinaryIO]:
         """Open a regular file for reading. Raises OSError."""
         with self.parent(place) as (folder, name):
-            # Opening a device may have effects, so the kind of file is checked before opening, and again afterwards.
-            must_be_regular(os.stat(name, dir_fd=folder, follow_symlinks=False), place)
-            handle = os.open(name, os.O_RDONLY | _CALM, dir_fd=folder)
+            handle = opener(name, os.O_RDONLY | os.O_NOFOLLOW, folder)
         with os.fdopen(handle, "rb") as file:
-            must_be_regular(os.fstat(handle), place)
             yield file
 
     def write(self, place: str, data: bytes, *, known: Stamp | None = None) -> bool:
@@ -158,7 +154,9 @@ class Project:
             if (old := _facts(folder, name)) is not None:
                 must_be_regular(old, place)
             scratch = f".{secrets.token_hex(6)}.tmp"
-            handle = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _CALM, 0o666, dir_fd=folder)
+            handle = os.open(
+                scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=folder
+            )
             try:
                 with os.fdopen(handle, "wb") as file:
                     file.write(data)
