@@ -64,7 +64,7 @@ from bot.system import read_link
 from bot.telemetry.log import JsonlLog
 from bot.telemetry.redaction import Redactor
 from bot.tools.builtin import Search, ToolPorts, builtin_tools
-from bot.tools.dispatch import Dispatcher
+from bot.tools.dispatch import Dispatcher, Registry
 from bot.tools.file_guard import FileGuard
 from bot.tools.isolation import Isolation
 from bot.tools.mcp.servers import McpServers
@@ -73,7 +73,6 @@ from bot.tools.permissions.protected_code import protected_code
 from bot.tools.permissions.rules import Rules
 from bot.tools.policy import Policy
 from bot.tools.project import Project
-from bot.tools.registry import Registry
 from bot.tools.skills import SkillAllowlist, SkillFolder
 
 

@@ -37,7 +37,7 @@ from bot import cli, config, discovery
 from bot.contracts.tools import ToolInput
 from bot.core import events, feature
 from bot.features import claims
-from bot.tools import builtin, registry
+from bot.tools import builtin, dispatch
 
 WARM = (
     "bot.app",
@@ -223,7 +223,7 @@ def _make_once() -> None:
         claims.promises(name)
     bot_api.tls()
     for model in ToolInput.__subclasses__():
-        registry.input_schema(model)
+        dispatch.input_schema(model)
     with tempfile.TemporaryDirectory() as nothing:
         config.load(Path(nothing), manifests, {}, defaults=True)
 

@@ -41,8 +41,7 @@ from bot.core.tasks import TaskEvent
 from bot.llm.models import ModelDeps
 from bot.periodic_jobs import PeriodicJob
 from bot.tools.context import Ask, Reply
-from bot.tools.dispatch import CallWrapper
-from bot.tools.registry import Registry
+from bot.tools.dispatch import CallWrapper, Registry
 
 PACKAGE = "bot.features"
 GROUP = "shipmate.features"  # Name of the entry point group in which other packages register features

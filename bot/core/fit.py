@@ -23,8 +23,7 @@ from bot.core.prompt import Frozen, Prompts
 from bot.core.services import Services
 from bot.llm import blocks, messages_api
 from bot.llm.models import MODEL, Budget, ModelDeps
-from bot.tools.dispatch import Dispatcher
-from bot.tools.registry import Registry
+from bot.tools.dispatch import Dispatcher, Registry
 
 if TYPE_CHECKING:
     from bot.core.tasks import TaskEvent

@@ -28,6 +28,7 @@ from bot.contracts.messages import NOBODYS, Taint
 from bot.contracts.tools import READS, ToolCall, ToolResult
 from bot.tools import context
 from bot.tools.context import ToolExecutionContext
+from bot.tools.dispatch import Registry
 from bot.tools.file_guard import FileGuard
 from bot.tools.permissions import taint
 from bot.tools.permissions.patterns import ARGUMENTS, Paths
@@ -42,7 +43,6 @@ from bot.tools.permissions.rules import (
     Subject,
     asks,
 )
-from bot.tools.registry import Registry
 from bot.tools.skills import SkillAllowlist
 from bot.words import names, say
 

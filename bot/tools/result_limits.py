@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bot import errors, text
 from bot.contracts.base import Json
@@ -23,7 +23,9 @@ from bot.contracts.tools import Omission, ToolCall, ToolResult
 from bot.picture_head import MOST_BYTES, SIDE, picture_of
 from bot.storage.artifacts import ArtifactStore
 from bot.tools import context
-from bot.tools.registry import Registry
+
+if TYPE_CHECKING:
+    from bot.tools.dispatch import Registry
 
 READER = "read_artifact"  # Name of the tool that reads artifacts
 TOKEN = 33

@@ -49,11 +49,10 @@ from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
 from bot.testing.model import reply, text, tool_use
 from bot.tools.builtin import ToolPorts, builtin_tools
-from bot.tools.dispatch import Dispatcher
+from bot.tools.dispatch import Dispatcher, Registry
 from bot.tools.file_guard import FileGuard
 from bot.tools.isolation import Isolation
 from bot.tools.project import Project
-from bot.tools.registry import Registry
 from bot.tools.skills import SkillFolder
 from tests.bench import context_bill as bill
 from tests.bench.context_trace import CHARACTERS, Turn, words

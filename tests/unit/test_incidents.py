@@ -14,7 +14,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 from bot.tools import builtin
-from bot.tools.registry import definition
+from bot.tools.dispatch import definition
 from channels.slack import render as slack
 from channels.telegram import render as telegram
 from tests.gates import parsed

@@ -31,8 +31,8 @@ from bot.core.feature import Feature, Hooks, Runtime
 from bot.tools.builtin.chat_send import chat_send
 from bot.tools.builtin.work import schedule_create
 from bot.tools.context import CALL, Reply
+from bot.tools.dispatch import Registry
 from bot.tools.permissions.rules import SCHEDULING
-from bot.tools.registry import Registry
 
 Kind = Literal["sent", "mailed", "saved", "deleted", "ran", "scheduled", "acted"]
 """Kind of the claimed action. `mailed`: sent to another recipient. `acted`: any other effect (installed, booked, paid …)."""

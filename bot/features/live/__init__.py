@@ -30,9 +30,8 @@ from bot.telemetry import log as telemetry
 from bot.telemetry.log import on_waiting_for_model
 from bot.text import named
 from bot.tools import context
-from bot.tools.dispatch import CallWrapper
+from bot.tools.dispatch import CallWrapper, Registry
 from bot.tools.permissions.patterns import ARGUMENTS
-from bot.tools.registry import Registry
 from bot.words import names, say
 
 GOES_ON = " …"  # suffix of an unfinished answer

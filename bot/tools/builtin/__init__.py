@@ -23,10 +23,10 @@ from bot.contracts.tools import READS, Effect, FoundTools, Tool, ToolInput
 from bot.storage.artifacts import ArtifactStore
 from bot.storage.notes import NoteStore
 from bot.tools.context import Jobs, Recalls
+from bot.tools.dispatch import NOTHING, ToolCatalog
 from bot.tools.file_guard import FileGuard
 from bot.tools.isolation import Isolation
 from bot.tools.project import Project
-from bot.tools.registry import NOTHING, ToolCatalog
 from bot.tools.skills import SkillFolder
 from bot.tools.web import Web
 

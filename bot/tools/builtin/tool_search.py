@@ -18,7 +18,7 @@ from bot.contracts.messages import ANYBODYS
 from bot.contracts.tools import FoundTools
 from bot.tools import context
 from bot.tools.builtin import ToolPorts, tool
-from bot.tools.registry import ToolOffer
+from bot.tools.dispatch import ToolOffer
 
 AT_ONCE = 5  # Max tools that one search returns
 SHOWN = 40  # Max tool names listed if nothing matches

@@ -21,7 +21,7 @@ from bot import text
 from bot.contracts.base import Json
 from bot.contracts.tools import MCP, Effect, Pictured
 from bot.text import HIDING
-from bot.tools.registry import ToolOffer
+from bot.tools.dispatch import ToolOffer
 
 LONGEST_NAME = 128
 WORDS = 1_000  # Max characters of a tool's description

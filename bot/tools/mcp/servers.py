@@ -23,11 +23,11 @@ from bot.contracts.base import Json
 from bot.contracts.environment import Clock, Log, Redact
 from bot.contracts.tools import Pictured, Tool
 from bot.tools.context import Ask, progress
+from bot.tools.dispatch import ToolCatalog, ToolOffer
 from bot.tools.mcp import definitions, transports
 from bot.tools.mcp.definitions import ServerTool
 from bot.tools.mcp.elicitation import Elicitations
 from bot.tools.permissions.protected_code import protected_code
-from bot.tools.registry import ToolCatalog, ToolOffer
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -346,7 +346,7 @@ class Server:
 
 
 class McpServers(ToolCatalog):
-    """The `tools.registry.ToolCatalog` of the MCP servers in ship.json."""
+    """The `tools.dispatch.ToolCatalog` of the MCP servers in ship.json."""
 
     def __init__(self, settings: Mcp, **environment: Any) -> None:
         """Create the enabled servers. `environment` are keyword arguments of `Server`."""

@@ -19,8 +19,7 @@ from bot.testing.log import MemoryLog
 from bot.testing.model import tool_use
 from bot.tools.builtin import ToolPorts, read_artifact
 from bot.tools.context import ToolExecutionContext, tool_scope
-from bot.tools.dispatch import Dispatcher
-from bot.tools.registry import Registry
+from bot.tools.dispatch import Dispatcher, Registry
 from tests.tool_calls import run_blocks
 
 from .walls import CANARY, Desk

@@ -24,14 +24,13 @@ from bot.testing.log import MemoryLog
 from bot.testing.model import tool_use
 from bot.tools.builtin import Search, ToolPorts, builtin_tools
 from bot.tools.context import ToolExecutionContext, tool_scope
-from bot.tools.dispatch import Dispatcher
+from bot.tools.dispatch import Dispatcher, Registry
 from bot.tools.file_guard import FileGuard
 from bot.tools.isolation import Isolation
 from bot.tools.permissions.patterns import ARGUMENTS, Paths
 from bot.tools.permissions.rules import CORE, Rules
 from bot.tools.policy import Policy
 from bot.tools.project import Project
-from bot.tools.registry import Registry
 from bot.tools.skills import SkillFolder
 from channels.slack.manifest import MANIFEST
 from tests.tool_calls import run_blocks

@@ -17,8 +17,7 @@ from bot.testing.log import MemoryLog
 from bot.tools.builtin import BuiltinTool, ToolPorts
 from bot.tools.builtin.tool_search import AT_ONCE, rank_offers, tool_search
 from bot.tools.context import ToolExecutionContext, tool_scope
-from bot.tools.dispatch import Dispatcher
-from bot.tools.registry import Registry, ToolOffer
+from bot.tools.dispatch import Dispatcher, Registry, ToolOffer
 
 
 def offer(server: str, title: str, words: str, *fields: str) -> ToolOffer:

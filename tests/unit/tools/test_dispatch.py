@@ -25,8 +25,7 @@ from bot.testing.log import MemoryLog
 from bot.testing.model import tool_use
 from bot.tools import context
 from bot.tools.context import ToolExecutionContext, tool_scope
-from bot.tools.dispatch import CUT_OFF, Dispatcher, failure, unfit
-from bot.tools.registry import Registry
+from bot.tools.dispatch import CUT_OFF, Dispatcher, Registry, failure, unfit
 from tests.tool_calls import run_blocks
 
 from .conftest import Says, Workbench

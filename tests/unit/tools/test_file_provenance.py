@@ -20,11 +20,10 @@ from bot.testing.model import tool_use
 from bot.tools import file_guard
 from bot.tools.builtin import ToolPorts, files, run_shell
 from bot.tools.context import ToolExecutionContext, tool_scope
-from bot.tools.dispatch import Dispatcher
+from bot.tools.dispatch import Dispatcher, Registry
 from bot.tools.file_guard import Command, FileGuard
 from bot.tools.isolation import Isolation
 from bot.tools.project import Project
-from bot.tools.registry import Registry
 from tests.tool_calls import run_blocks
 
 FOREIGN: list[Message] = [{"role": "user", "content": "anybody's"}]

@@ -38,12 +38,11 @@ from bot.testing.log import MemoryLog
 from bot.testing.model import tool_use
 from bot.text import escaped
 from bot.tools.context import ToolExecutionContext, tool_scope
-from bot.tools.dispatch import Dispatcher
+from bot.tools.dispatch import Dispatcher, Registry
 from bot.tools.file_guard import FileGuard
 from bot.tools.permissions.patterns import Paths
 from bot.tools.permissions.rules import Rules
 from bot.tools.policy import Policy, in_words, shortened
-from bot.tools.registry import Registry
 from bot.words import speaking
 from tests.tool_calls import run_blocks
 

@@ -18,8 +18,7 @@ from bot.testing.model import tool_use
 from bot.tools.builtin import ToolPorts, work
 from bot.tools.builtin.work import UNPLACED
 from bot.tools.context import ToolExecutionContext, tool_scope
-from bot.tools.dispatch import Dispatcher
-from bot.tools.registry import Registry
+from bot.tools.dispatch import Dispatcher, Registry
 from tests.tool_calls import run_blocks
 
 KEY = ChatKey.parse("slack:chat:C1:thread:1.2")

@@ -11,9 +11,9 @@ from bot.contracts.base import Json, Message
 from bot.system import read_link
 from bot.testing.log import MemoryLog
 from bot.testing.model import tool_use
+from bot.tools.dispatch import Registry
 from bot.tools.file_guard import FileGuard
 from bot.tools.permissions.patterns import Paths
-from bot.tools.registry import Registry
 from bot.tools.skills import SkillAllowlist, SkillFolder, rules_of
 from tests.unit.tools.test_policy import Asks, Bench
 

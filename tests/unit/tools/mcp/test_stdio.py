@@ -16,8 +16,7 @@ import pytest
 from bot import errors
 from bot.testing.clock import FakeClock
 from bot.testing.log import Entry
-from bot.tools.dispatch import Dispatcher
-from bot.tools.registry import Registry
+from bot.tools.dispatch import Dispatcher, Registry
 from tests.tool_calls import run_blocks
 from tests.unit.tools.mcp.conftest import Start, friendly, raw, until
 
