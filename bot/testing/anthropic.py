@@ -193,8 +193,7 @@ class AnthropicServer(Loopback):
             raise rules.Refused(f'anthropic-version: "{version}" is not a valid version')
 
     def _check(self, body: Json, request: web.Request) -> None:
-        version = request.headers["anthropic-version"]
-        leave = replace(self._leave, version=version, max_output=self.max_output)
+        leave = replace(self._leave, max_output=self.max_output)
         leave.system_role = self.system_role and body.get("model") in (*MODELS, "claude-opus-4-8")
         rules.check(body, leave)
         check_breakpoints(body)

@@ -53,7 +53,7 @@ def _raw_parts(body: Json) -> Iterator[tuple[str, Any, bool]]:
     for block in [{"type": "text", "text": system}] if isinstance(system, str) and system else system:
         yield "system", block, True
     # A change of these settings invalidates the cache of all messages, so the settings are part of the prefix.
-    settings = plain([body.get(name) for name in ("tool_choice", "thinking", "output_config")])
+    settings = plain([body.get(name) for name in ("thinking", "output_config")])
     for message in body["messages"]:
         for block in blocks_of(message):
             yield f"{settings}{message['role']}", block, block["type"] not in THINKING

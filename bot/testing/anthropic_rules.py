@@ -14,37 +14,17 @@ from bot.contracts.base import Json, Message
 VERSIONS = ("2023-06-01", "2026-10-21")
 MAX_BYTES = 32 * 1024 * 1024
 MAX_MESSAGES = 100_000
-MAX_STRICT_TOOLS = 20
 
 _ID = re.compile(r"[a-zA-Z0-9_-]+")
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 
 _FIELDS = frozenset(
-    {
-        "model",
-        "max_tokens",
-        "messages",
-        "system",
-        "tools",
-        "tool_choice",
-        "stream",
-        "metadata",
-        "stop_sequences",
-        "thinking",
-        "output_config",
-        "cache_control",
-        "fallbacks",
-        "service_tier",
-        "container",
-        "diagnostics",
-        "inference_geo",
-        "speed",
-    }
+    {"model", "max_tokens", "messages", "system", "tools", "stream", "thinking", "output_config"}
+    | {"cache_control", "fallbacks"}
 )
+"""Fields that the product sends. The real service accepts more."""
 THINKING_TYPES = ("adaptive", "between_tools", "disabled", "enabled")
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
-_SAMPLING = frozenset({"temperature", "top_p", "top_k"})
-"""Names of request fields that version 2026-10-21 rejects, even at default values."""
 
 _SEARCH = "web_search_20250305"
 _SEARCH_FIELDS = frozenset(
@@ -107,7 +87,6 @@ class Leave:
     of paused answers. `system_role`: True if the model accepts system messages among the others.
     """
 
-    version: str = VERSIONS[-1]
     types: set[str] = field(default_factory=set)
     resumable: list[Any] = field(default_factory=list)
     system_role: bool = False
@@ -116,7 +95,7 @@ class Leave:
 
 def check(body: Json, leave: Leave) -> None:
     """Raise `Refused` for the first rule that the request breaks."""
-    _fields(body, leave)
+    _fields(body)
     _max_tokens(body, leave)
     _tools(body)
     _thinking(body)
@@ -127,13 +106,12 @@ def check(body: Json, leave: Leave) -> None:
     _references(body)
 
 
-def _fields(body: Json, leave: Leave) -> None:
+def _fields(body: Json) -> None:
     for name in ("model", "max_tokens", "messages"):
         if name not in body:
             raise Refused(f"{name}: Field required")
-    allowed = _FIELDS | _SAMPLING if leave.version == VERSIONS[0] else _FIELDS
     for name in body:
-        if name not in allowed:
+        if name not in _FIELDS:
             raise Refused(f"{name}: Extra inputs are not permitted")
     if not isinstance(body["model"], str) or not body["model"]:
         raise Refused("model: Input should be a valid string")
@@ -188,19 +166,6 @@ def _tools(body: Json) -> None:
         schema = tool.get("input_schema")
         if "type" not in tool and (not isinstance(schema, dict) or schema.get("type") != "object"):
             raise Refused(f"tools.{at}.custom.input_schema.type: Field required")
-    if sum(bool(tool.get("strict")) for tool in tools) > MAX_STRICT_TOOLS:
-        raise Refused(
-            f"Too many strict tools. The maximum is {MAX_STRICT_TOOLS}.",
-            code="available_tools_limit_exceeded",
-        )
-    choice = body.get("tool_choice")
-    if choice is not None:
-        if not isinstance(choice, dict) or choice.get("type") not in {"auto", "any", "tool", "none"}:
-            raise Refused(
-                "tool_choice: Input tag does not match any of the expected tags: 'auto', 'any', 'tool', 'none'"
-            )
-        if choice["type"] == "tool" and choice.get("name") not in names:
-            raise Refused(f"Tool '{choice.get('name')}' not found in provided tools")
 
 
 def _thinking(body: Json) -> None:
@@ -211,12 +176,6 @@ def _thinking(body: Json) -> None:
     if kind not in THINKING_TYPES:
         tags = ", ".join(f"'{one}'" for one in THINKING_TYPES)
         raise Refused(f"thinking: Input tag does not match any of the expected tags: {tags}")
-    if kind == "enabled":
-        budget = thinking.get("budget_tokens")
-        if not isinstance(budget, int) or budget < 1024:
-            raise Refused("thinking.enabled.budget_tokens: Input should be greater than or equal to 1024")
-        if budget >= body["max_tokens"]:
-            raise Refused("`max_tokens` must be greater than `thinking.budget_tokens`.")
 
 
 def check_manner(body: Json, thinks: Collection[str] | None) -> None:
@@ -226,8 +185,6 @@ def check_manner(body: Json, thinks: Collection[str] | None) -> None:
         raise Refused("output_config.effort: this model does not support this effort level")
     if thinks is not None and kind is not None and kind not in thinks:
         raise Refused(f"thinking.type: '{kind}' is not supported on this model")
-    if thinks is not None and (body.get("tool_choice") or {}).get("type") in {"any", "tool"}:
-        raise Refused("tool_choice: forced tool use is not supported on this model")
 
 
 def manner_capabilities(thinks: Collection[str] | None) -> Json:

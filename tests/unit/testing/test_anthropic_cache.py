@@ -61,12 +61,12 @@ async def test_a_breakpoint_looks_back_twenty_blocks(caller: Caller, added: int,
     assert (usage["cache_read_input_tokens"] > 0) is found
 
 
-async def test_the_choice_of_tools_spares_the_system_and_not_the_messages(caller: Caller) -> None:
+async def test_the_effort_spares_the_system_and_not_the_messages(caller: Caller) -> None:
     tools = [{"name": "look", "input_schema": {"type": "object"}}]
     asked = body(user(LONG), system=[text(LONG, cache_control=CACHE)], tools=tools, cache_control=CACHE)
     whole = (await caller.usage(asked))["cache_creation_input_tokens"]
     assert (await caller.usage(asked))["cache_read_input_tokens"] == whole
-    other = (await caller.usage(asked | {"tool_choice": {"type": "none"}}))["cache_read_input_tokens"]
+    other = (await caller.usage(asked | {"output_config": {"effort": "low"}}))["cache_read_input_tokens"]
     assert 0 < other < whole
 
 
