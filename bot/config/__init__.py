@@ -14,14 +14,12 @@ from bot.config.load import (
     tokens_in_use,
     write_schemas,
 )
-from bot.config.ship_file import Subagents, Transcription, wrong_id, wrong_operator
+from bot.config.ship_file import wrong_id, wrong_operator
 
 __all__ = [
     "HOME",
     "Llm",
     "Settings",
-    "Subagents",
-    "Transcription",
     "allowed",
     "leaves",
     "load",
