@@ -362,24 +362,18 @@ class Jobs:
             return zone, "as asked for"
         if known.zone is not None and known.zone_chosen:
             return known.zone, "as the person has chosen"
-        if told := await self._platform(person):
-            return told, f"as {person.channel} has it for the person"
-        if known.zone is not None:
-            return known.zone, "as the person named it before"
-        return self._settings.timezone, UNKNOWN
-
-    async def _platform(self, person: UserRef) -> str:
         try:
             async with asyncio.timeout(ASK_SECONDS):
                 told = await self._run.channels[person.channel].zone_of(person.user_id)
-            if told is None:
-                return ""
-            times.zone(told)
+            if told:
+                times.zone(told)
+                return told, f"as {person.channel} has it for the person"
         except (errors.ShipmateError, TimeoutError, ValueError) as error:
             words, cause = "a person's time zone is not known", type(error).__name__
             self._run.log.write("schedule", words, level="debug", user_id=person.user_id, cause=cause)
-            return ""
-        return told
+        if known.zone is not None:
+            return known.zone, "as the person named it before"
+        return self._settings.timezone, UNKNOWN
 
     # ------------------------------------------------------------ for people
 
