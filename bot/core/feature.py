@@ -46,7 +46,7 @@ from bot.tools.dispatch import CallWrapper, Registry
 PACKAGE = "bot.features"
 GROUP = "shipmate.features"  # Name of the entry point group in which other packages register features
 
-TurnKind = Literal["job", "failed"]  # a turn that a job started; a turn that fails
+TurnKind = Literal["every", "job", "failed"]  # every turn; a turn that a job started; a turn that fails
 UNKNOWN = ""  # Key in `commands` for the command that handles unknown command names
 
 
@@ -135,9 +135,9 @@ class Hooks:
     before_intake: Callable[[Inbound], Awaitable[Sequence[Inbound]]] | None = None
     """Returns the messages to accept in place of an admitted person's message; () if the message is not for the bot."""
     before_turn: Callable[[Chat, Inbound], Awaitable[Sequence[Quoted]]] | None = None
-    """Returns messages to show the model together with the first message of a turn. In a direct chat, it is called only if
-    the conversation is new to the model.
-    """
+    """Returns messages to show the model together with the first message of a turn."""
+    only_new: bool = False
+    """True if `before_turn` is not called in a direct chat whose conversation the model knows."""
     kinds: frozenset[str] | None = None
     """Kinds of messages for which `before_intake` is called; None for all. A command has the kind `command`, a message that
     may begin a new conversation has `opening`, and any other message has its `Inbound.kind`. Each message also has its
@@ -222,7 +222,7 @@ class Door:
         return command is not None and command.queued and bool(inbound.args or not command.tells)
 
     def turn_ends(self, turn: Turn, state: TurnEndState) -> list[Done]:
-        kinds = {"job": turn.first.due is not None, "failed": state in {"failed", "withdrawn"}}
+        kinds = {"every": True, "job": turn.first.due is not None, "failed": state in {"failed", "withdrawn"}}
         hooks = [ends for one in self._hooks for kind, ends in one.turn_ends.items() if kinds[kind]]
         return [ends(turn, state) for ends in hooks]
 
@@ -236,9 +236,9 @@ class Door:
         return found
 
     async def before_turn(self, chat: Chat, inbound: Inbound) -> list[Quoted]:
-        if inbound.chat_type == "direct" and (chat.context.head is not None or len(chat.context)):
-            return []
-        return [quoted for before in self.all("before_turn") for quoted in await before(chat, inbound)]
+        known = inbound.chat_type == "direct" and (chat.context.head is not None or len(chat.context) > 0)
+        hooks = [one.before_turn for one in self._hooks if one.before_turn and not (known and one.only_new)]
+        return [quoted for before in hooks for quoted in await before(chat, inbound)]
 
     async def waiting(self, viewer: Viewer) -> list[OpenLoop]:
         """Return all open loops that a viewer may see, ordered by kind and time."""

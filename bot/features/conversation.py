@@ -139,7 +139,7 @@ class Conversations:
 
     async def before(self, chat: Chat, inbound: Inbound) -> Sequence[Quoted]:
         """Return the newest turn of the same direct chat as quotes, if the turn is younger than an hour. Return () after `/new`."""
-        if not inbound.opens:
+        if not inbound.opens or chat.context.head is not None or len(chat.context):
             return ()
         since = self._run.clock.now() - RECENT_SECONDS
         for place in await self._run.event_log.spoken_in(inbound.chat_key.chat, since):
@@ -511,6 +511,7 @@ def _build(runtime: Runtime) -> Hooks:
         home={0: run.home},
         before_intake=conversations.found,
         before_turn=conversations.before,
+        only_new=True,
         kinds=frozenset({"command", "stop", "opening"}),
     )
 

@@ -235,6 +235,7 @@ def _build(runtime: Runtime) -> Hooks:
         commands={"listen": Command(service.listen)},
         before_intake=service.counted,
         before_turn=service.before,
+        only_new=True,
         hears_all=service.hears_all,
         kinds=frozenset({"group"}),
     )
