@@ -34,7 +34,7 @@ from bot.core.events import Event, EventData, FactSet, StoredFile, encode, keys_
 from bot.core.outgoing import LastingApproval
 from bot.core.removal import SENDS
 from bot.core.sqlite_log import SCHEMA
-from bot.storage import file_names
+from bot.storage import jsonl
 from bot.system import SystemDisk, ulid_of
 
 LOG, NEW, JOURNAL = "shipmate.db", "shipmate.db.importing", "journal.db"
@@ -380,7 +380,7 @@ class _OldShip:
         """Return the lines of a chat's newest session that the model's context still contains, and the turns that the
         context no longer contains.
         """
-        folder = f"transcripts/{file_names.encode(chat)}"
+        folder = f"transcripts/{jsonl.file_name(chat)}"
         files = {one.name: one.read_bytes().splitlines() for one in (self.home / folder).glob("*.jsonl")}
         for name, raws in self._pending.items():
             if name.startswith(f"{folder}/"):
@@ -425,7 +425,7 @@ class _OldShip:
 
     def _memory(self, chat: ChatKey, at: float) -> Iterator[_Fact]:
         """Yield the events for a chat's memory. Version 0.1 did not store which messages the memory covers."""
-        folder = self.home / "memory" / file_names.encode(chat)
+        folder = self.home / "memory" / jsonl.file_name(chat)
         with contextlib.suppress(OSError, ValueError):  # the file is missing or unreadable
             words = (folder / "session.md").read_text("utf-8")
             memory.read(words)

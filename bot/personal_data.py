@@ -35,7 +35,7 @@ from bot.core.events import Event, EventData
 from bot.core.removal import REMOVED, Gone, blanked, emptied
 from bot.features import replay
 from bot.features.replay import RecordedRequests
-from bot.storage import file_names, jsonl
+from bot.storage import jsonl
 from bot.storage.artifacts import ArtifactStore, what_of
 from bot.storage.notes import SESSION, MemoryOwner, NoteStore
 from bot.telemetry import log as telemetry
@@ -440,4 +440,4 @@ def _request(line: Json) -> str:
 
 
 def _name(chat_key: str) -> str:
-    return file_names.encode(ChatKey.parse(chat_key))
+    return jsonl.file_name(ChatKey.parse(chat_key))

@@ -23,7 +23,7 @@ from bot import errors
 from bot.contracts.environment import Disk, Log
 from bot.contracts.identity import ChatKey
 from bot.contracts.messages import ArchiveLine, HistoryPage, HistoryQuery
-from bot.storage import file_names, jsonl
+from bot.storage import jsonl
 from bot.storage.jsonl import on_disk
 
 SEQ = "seq"  # Key of the event number in an archive line's `meta` object
@@ -167,11 +167,11 @@ class ArchiveFiles:
 
     def chat_key(self, name: str) -> str | None:
         """Return the chatKey for a file name. If the name is a hash, search the chat's lines for the key; None if no line has it."""
-        if (plain := file_names.decode(name)) is not None:
+        if (plain := jsonl.text_of(name)) is not None:
             return plain
         raws = (raw for path in self.of(name) for raw in self.disk.read(path).split(b"\n"))
         keys = (str((jsonl.loads(raw) or {}).get("chatKey")) for raw in raws)
-        return next((key for key in keys if file_names.encode(key) == name), None)
+        return next((key for key in keys if jsonl.file_name(key) == name), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +223,7 @@ class ChatStore:
 
     async def search(self, chat_key: ChatKey, query: HistoryQuery) -> HistoryPage:
         """Return the page of lines that `query` selects. `query.skip` is called on another thread."""
-        page = await self._read(self._search, file_names.encode(chat_key), query)
+        page = await self._read(self._search, jsonl.file_name(chat_key), query)
         if page.unreadable:
             words = f"{page.unreadable} lines of the archive cannot be read and were left out"
             self._log.write("storage", words, level="warn", chat_key=chat_key, unreadable=page.unreadable)
@@ -231,7 +231,7 @@ class ChatStore:
 
     async def removals(self, chat_key: ChatKey) -> list[ArchiveLine]:
         """Return the lines that record removals. `meta.of` lists removed request ids, `meta.ofRole` the author's role."""
-        name = file_names.encode(chat_key)
+        name = jsonl.file_name(chat_key)
         found = await self._read(lambda: self._revised(*self._opened(name)))
         return list(found.removed.values())
 

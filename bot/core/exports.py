@@ -22,7 +22,7 @@ from bot.core.archive_files import SEQ, ChatStore
 from bot.core.chat import same_message
 from bot.core.event_log import EventLog
 from bot.core.events import Event
-from bot.storage import file_names, jsonl
+from bot.storage import jsonl
 
 BATCH = 200  # Max events that an export reads at once
 SYNC_SECONDS = 5.0
@@ -366,7 +366,7 @@ class ArchiveExport(Export):
         with errors.as_storage_error("the archive cannot be read"):
             names = set(await asyncio.to_thread(self._store.files.chats))
         for chat in await self._log.chats():
-            if file_names.encode(chat) not in names:
+            if jsonl.file_name(chat) not in names:
                 fold = LineFold(self._log)
                 for event in await self._log.read(chat, pending=False):
                     if await fold.take(1, event):
@@ -384,13 +384,13 @@ class ArchiveExport(Export):
             position = self._positions.pop(chat, None)
             position = await self._position(chat) if position is None else position
             new = {seq: raw for seq, (_, raw) in lines.items() if seq > position}
-            await self._store.append_lines(file_names.encode(chat), list(new.values()))
+            await self._store.append_lines(jsonl.file_name(chat), list(new.values()))
             self._positions[chat] = max([position, *new])
             del self._due[chat]
 
     async def _position(self, chat: ChatKey) -> int:
         """Return the number of the chat's newest exported event. Lines of a lost log are ignored."""
-        for request, seq in await self._store.newest(file_names.encode(chat)):
+        for request, seq in await self._store.newest(jsonl.file_name(chat)):
             event = next(iter(await self._log.read(chat, seq, pending=False)), None)
             if event is not None and event.seq == seq and _names(event, request):
                 return seq

@@ -27,7 +27,7 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.messages import Inbound
 from bot.file_access import hidden
 from bot.llm import blocks
-from bot.storage.file_names import encode
+from bot.storage.jsonl import file_name
 from bot.tags import CONTEXT, Tag
 from bot.tools.file_guard import INCLUDE, LARGEST, FileGuard, prose
 from bot.tools.skills import SkillFolder
@@ -268,7 +268,7 @@ class InstructionFiles:
         return resolve(await self._texts([*self._far, *near], []))[-1]
 
     def _path(self, scope: str, *names: str) -> Path:
-        return self.root / ".ship" / "instructions" / scope / f"{'-'.join(map(encode, names))}.md"
+        return self.root / ".ship" / "instructions" / scope / f"{'-'.join(map(file_name, names))}.md"
 
     async def _texts(self, paths: Sequence[Path], cut: list[str]) -> list[str]:
         """Return the texts of files, in order; "" for a missing file. If all are missing, no thread is started."""

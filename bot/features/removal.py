@@ -21,7 +21,7 @@ from bot.core.chats import TITLE, Fact
 from bot.core.events import Event
 from bot.core.feature import Command, Done, Feature, Hooks, Runtime
 from bot.core.removal import Gone, blanked
-from bot.storage import file_names, jsonl
+from bot.storage import jsonl
 from bot.storage.notes import MemoryOwner
 from bot.system import ULID, JumpSafeClock, ulid_time
 from bot.words import say
@@ -246,7 +246,7 @@ class Retention:
 
     def _expire_files(self, chat: ChatKey, before: int) -> tuple[int, int]:
         """Delete archive lines and web files older than `before` (epoch ms). Return the numbers of deleted lines and files."""
-        name, disk = file_names.encode(chat), self._run.disk
+        name, disk = jsonl.file_name(chat), self._run.disk
         with jsonl.locked(self._archives.folder):
             self._archives.recover(name)
             lines = sum(self._expire_lines(path, before) for path in self._archives.of(name))

@@ -15,7 +15,7 @@ from bot.contracts.base import Json
 from bot.contracts.environment import Clock, Disk, Ids, Log
 from bot.contracts.identity import ChatKey
 from bot.contracts.messages import ANYBODYS, ORIGIN, Provenance, unpacked
-from bot.storage import file_names, jsonl
+from bot.storage import jsonl
 from bot.storage.jsonl import on_disk
 from bot.system import ULID, JumpSafeClock, ulid_time
 
@@ -177,7 +177,7 @@ class ArtifactStore:
         return gone
 
     def _path(self, chat_key: ChatKey, artifact_id: str) -> Path:
-        return self.folder / file_names.encode(chat_key) / f"{artifact_id}{_END}"
+        return self.folder / jsonl.file_name(chat_key) / f"{artifact_id}{_END}"
 
     def _make_room(self, newest: Path) -> None:
         paths = [path for path in self._all(newest.parent) if path != newest]

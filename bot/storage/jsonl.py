@@ -1,4 +1,6 @@
-"""JSON lines, and a lock for a folder that several processes use. All functions that are not `async` block."""
+"""File names and JSON lines of files in `.ship`, and a lock for a folder that several processes use. All functions that are not
+`async` block.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,7 @@ import contextlib
 import errno
 import fcntl
 import functools
+import hashlib
 import json
 import os
 import re
@@ -19,6 +22,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 from bot import errors, text
 from bot.contracts.base import Json
 from bot.contracts.environment import Disk
+from bot.contracts.identity import ChatKey
 
 LOCK = ".lock"
 PIECE = 64 * 1024  # Number of bytes of a file that are read at a time. A line may be longer.
@@ -135,3 +139,45 @@ def tidy(disk: Disk, folder: Path) -> None:
     for name in disk.names(folder):
         if _SCRATCH.fullmatch(name):
             disk.remove(folder / name)
+
+
+# ------------------------------------------------------------ file names
+
+LONGEST_NAME = 200  # Max bytes of a file name that is not hashed
+_UNSAFE = re.compile(rb"[^A-Za-z0-9_-]")
+_PLAIN = re.compile(r"(?:[A-Za-z0-9_-]|%[0-9A-F]{2})*")
+_HASHED = re.compile(r"[A-Za-z0-9_%-]{120}~[0-9a-f]{16}")
+_ESCAPE = re.compile(rb"%([0-9A-F]{2})")
+
+
+def file_name(key: ChatKey | str) -> str:
+    """Return a file name for any text. Bytes other than `A-Z a-z 0-9 _ -` become %XX. A name of more than 200 bytes is hashed:
+    it becomes its first 120 bytes, `~` and 16 hex digits of the text's SHA-256. A name never contains `.` or `/`.
+    """
+    return _encoded(str(key))
+
+
+@functools.lru_cache(4_096)
+def _encoded(key: str) -> str:
+    raw = key.encode("utf-8", "surrogatepass")
+    name = _UNSAFE.sub(lambda found: b"%%%02X" % found[0][0], raw).decode("ascii")
+    if len(name) <= LONGEST_NAME:
+        return name
+    return f"{name[:120]}~{hashlib.sha256(raw).hexdigest()[:16]}"
+
+
+def text_of(name: str) -> str | None:
+    """Return the text from which `file_name` made a file name; None if the name is hashed, or not from `file_name`."""
+    if _PLAIN.fullmatch(name) is None:
+        return None
+    raw = _ESCAPE.sub(lambda found: bytes([int(found[1], 16)]), name.encode("ascii"))
+    try:
+        key = raw.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        return None
+    return key if file_name(key) == name else None
+
+
+def is_hashed(name: str) -> bool:
+    """Return True if a file name is hashed. A chatKey is never taken for a hashed name, because it contains a colon."""
+    return _HASHED.fullmatch(name) is not None

@@ -18,7 +18,7 @@ from bot import errors, text
 from bot.contracts.environment import Disk, Redact
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.messages import Taint
-from bot.storage import file_names, jsonl
+from bot.storage import jsonl
 from bot.storage.jsonl import on_disk
 
 
@@ -261,7 +261,7 @@ class NoteStore:
         found: list[str] = []
         for folder in self._disk.names(self.folder / _PEOPLE):
             channel, _, user_id = folder.partition("-")
-            name = file_names.decode(user_id)
+            name = jsonl.text_of(user_id)
             if name is not None and self._disk.names(self.folder / _PEOPLE / folder):
                 found.append(str(UserRef(channel, name)))
         return found
@@ -272,7 +272,7 @@ class NoteStore:
         methods accept the name in place of the chatKey.
         """
         names = (name for name in self._disk.names(self.folder) if name not in {_PEOPLE, jsonl.LOCK})
-        keys = (file_names.decode(name) or (name if file_names.is_hashed(name) else None) for name in names)
+        keys = (jsonl.text_of(name) or (name if jsonl.is_hashed(name) else None) for name in names)
         return [key for key in keys if key is not None and self._sizes(MemoryOwner("chat", key))]
 
     @on_disk("the memory cannot be read")
@@ -292,20 +292,20 @@ class NoteStore:
     def _path(self, owner: MemoryOwner, name: str) -> Path:
         """Return the path of a memory file on disk. For the name "", return the folder with the owner's files."""
         if owner.kind == "chat":
-            key = owner.key if file_names.is_hashed(owner.key) else file_names.encode(owner.key)
+            key = owner.key if jsonl.is_hashed(owner.key) else jsonl.file_name(owner.key)
             if name == SESSION:
                 return self.folder / key / SESSION
             place = self.folder / key / "files"
         else:
             person = UserRef.parse(owner.key)
-            names = file_names.encode(person.channel), file_names.encode(person.user_id)
+            names = jsonl.file_name(person.channel), jsonl.file_name(person.user_id)
             place = self.folder / _PEOPLE / "-".join(names)
-        return place / f"{file_names.encode(name)}{_WORDS}" if name else place
+        return place / f"{jsonl.file_name(name)}{_WORDS}" if name else place
 
     def _sizes(self, owner: MemoryOwner) -> dict[str, int]:
         place, found = self._path(owner, ""), dict[str, int]()
         for file in () if place.is_symlink() else self._disk.names(place):
-            name = file_names.decode(file.removesuffix(_WORDS)) if file.endswith(_WORDS) else None
+            name = jsonl.text_of(file.removesuffix(_WORDS)) if file.endswith(_WORDS) else None
             if name is not None and not (place / file).is_symlink():
                 found[name] = self._disk.size(place / file)
         if owner.kind == "chat" and (size := self._disk.size(self._path(owner, SESSION))):
@@ -351,7 +351,7 @@ def checked(path: str) -> str:
             "This is no path for a memory file. Use letters, digits, '-', '_', '.' and spaces, at most "
             f"{DEEPEST - 1} folders deep, as in notes/people.md."
         )
-    if len(file_names.encode(name)) > LONGEST:
+    if len(jsonl.file_name(name)) > LONGEST:
         raise errors.ToolError("This path is too long for a memory file. Use a shorter one.")
     return name
 

@@ -18,7 +18,7 @@ from bot.core.archive_files import ChatStore
 from bot.core.sqlite_log import SqliteLog
 from bot.features.search import Search
 from bot.storage import jsonl
-from bot.storage.file_names import encode
+from bot.storage.jsonl import file_name
 from bot.system import SystemClock, SystemDisk
 from bot.testing.log import MemoryLog
 from bot.tools.context import RecallQuery
@@ -95,10 +95,10 @@ async def fill(folder: Path, log: SqliteLog, talk: Talk, lines: int) -> int:
         waiting.append(jsonl.dumps(line.model_dump(by_alias=True, exclude_none=True)))
         if len(waiting) == FILE_LINES and lines - number > FILE_LINES:
             files += 1
-            (folder / f"{encode(KEY)}.archive-{files}.jsonl").write_bytes(b"".join(waiting))
+            (folder / f"{file_name(KEY)}.archive-{files}.jsonl").write_bytes(b"".join(waiting))
             waiting.clear()
             await log.committed()
-    (folder / f"{encode(KEY)}.jsonl").write_bytes(b"".join(waiting))
+    (folder / f"{file_name(KEY)}.jsonl").write_bytes(b"".join(waiting))
     await log.committed()
     return ts
 

@@ -22,7 +22,7 @@ from aiohttp import web
 
 from bot import app, text
 from bot.contracts.base import Json
-from bot.storage.file_names import encode, is_hashed
+from bot.storage.jsonl import file_name, is_hashed
 from bot.tags import QUOTES
 from bot.testing import telegram_service
 from bot.testing.anthropic import KEY as API_KEY
@@ -379,17 +379,17 @@ async def _written_by_others(scene: Scene, chat: int, batch: list[int]) -> None:
 
 def _named_by_anybody(scene: Scene, chat: int, batch: list[int]) -> None:
     """Write memory files of unknown origin whose names contain a text."""
-    folder = scene.root / ".ship" / "memory" / encode(f"telegram:chat:{chat}") / "files"
+    folder = scene.root / ".ship" / "memory" / file_name(f"telegram:chat:{chat}") / "files"
     folder.mkdir(parents=True)
     for one in batch:
-        (folder / f"{encode(f'{one} {spoken(CORPUS[one])}')}.md").write_text("x", encoding="utf-8")
+        (folder / f"{file_name(f'{one} {spoken(CORPUS[one])}')}.md").write_text("x", encoding="utf-8")
 
 
 def spoken(words: str) -> str:
     """Return the beginning of a text that fits the name of a memory file."""
     plain = "".join(sign if sign.isalnum() else " " for sign in unicodedata.normalize("NFC", words))
     name = " ".join(plain.split())
-    while is_hashed(encode(f"999 {name}")) or len(encode(f"999 {name}")) > 170:
+    while is_hashed(file_name(f"999 {name}")) or len(file_name(f"999 {name}")) > 170:
         name = name[:-1].strip()
     return name or "x"
 

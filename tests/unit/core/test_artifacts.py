@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from bot import errors
 from bot.contracts.environment import Disk
 from bot.contracts.identity import ChatKey
-from bot.storage import artifacts, file_names
+from bot.storage import artifacts, jsonl
 from bot.storage.artifacts import ArtifactMatches, ArtifactStore
 from bot.system import SystemDisk, UlidSource
 from bot.testing.clock import FakeClock
@@ -46,7 +46,7 @@ async def put(store: ArtifactStore, text: str, chat_key: ChatKey = KEY) -> str:
 
 
 def files(tmp_path: Path, chat_key: ChatKey = KEY) -> list[str]:
-    return sorted(path.name for path in (tmp_path / "artifacts" / file_names.encode(chat_key)).glob("*.txt"))
+    return sorted(path.name for path in (tmp_path / "artifacts" / jsonl.file_name(chat_key)).glob("*.txt"))
 
 
 async def whole(store: ArtifactStore, artifact_id: str, limit: int, most: int = sys.maxsize) -> list[str]:
@@ -64,7 +64,7 @@ async def whole(store: ArtifactStore, artifact_id: str, limit: int, most: int = 
 
 async def test_an_artifact_is_one_private_file_with_what_it_came_from(make: Make, tmp_path: Path) -> None:
     artifact_id = await put(make(), "Erste Zeile\n二行目\n")
-    path = tmp_path / "artifacts" / file_names.encode(KEY) / f"{artifact_id}.txt"
+    path = tmp_path / "artifacts" / jsonl.file_name(KEY) / f"{artifact_id}.txt"
     head, text = path.read_text(encoding="utf-8").split("\n", 1)
     assert text == "Erste Zeile\n二行目\n"
     assert json.loads(head) == {
@@ -93,9 +93,9 @@ async def test_another_chat_reaches_nothing(make: Make, tmp_path: Path) -> None:
         with pytest.raises(errors.ToolError, match="has no artifact"):
             await call
     # A file in the folder of another chat cannot be read there.
-    folder = tmp_path / "artifacts" / file_names.encode(OTHER)
+    folder = tmp_path / "artifacts" / jsonl.file_name(OTHER)
     folder.mkdir()
-    source = tmp_path / "artifacts" / file_names.encode(KEY) / f"{artifact_id}.txt"
+    source = tmp_path / "artifacts" / jsonl.file_name(KEY) / f"{artifact_id}.txt"
     (folder / source.name).write_bytes(source.read_bytes())
     with pytest.raises(errors.ToolError, match="damaged"):
         await store.read(artifact_id, OTHER, offset=0, limit=10)
@@ -126,7 +126,7 @@ async def test_a_damaged_artifact_is_told_and_never_shown(
 ) -> None:
     store = make()
     artifact_id = await put(store, "the text")
-    path = tmp_path / "artifacts" / file_names.encode(KEY) / f"{artifact_id}.txt"
+    path = tmp_path / "artifacts" / jsonl.file_name(KEY) / f"{artifact_id}.txt"
     path.write_bytes(damage(path.read_bytes()))
     with pytest.raises(errors.ToolError, match="damaged"):
         await store.read(artifact_id, KEY, offset=0, limit=10)
@@ -259,7 +259,7 @@ async def test_what_is_old_is_swept_and_nothing_else(make: Make, clock: FakeCloc
     store = make()
     old = await put(store, "old")
     await put(store, "old too", OTHER)
-    folder = tmp_path / "artifacts" / file_names.encode(KEY)
+    folder = tmp_path / "artifacts" / jsonl.file_name(KEY)
     (folder / ".left.tmp").write_text("torn")
     (folder / "README.txt").write_text("not ours")
     await clock.advance(29 * DAY)

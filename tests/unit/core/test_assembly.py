@@ -16,7 +16,7 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.messages import Inbound
 from bot.core import prompt
 from bot.core.prompt import Frozen, InstructionFiles, Prompts, assemble
-from bot.storage.file_names import encode
+from bot.storage.jsonl import file_name
 from bot.testing.log import MemoryLog
 from bot.tools.file_guard import FileGuard
 from bot.tools.skills import Skill, SkillFolder
@@ -116,7 +116,7 @@ async def test_channel_and_chat_have_their_own_part_behind_the_one_that_all_chat
     desk.write("Agent.md", "Be kind.")
     before = await desk.freeze()
     desk.write(".ship/instructions/channels/telegram.md", "No tables.")
-    desk.write(f".ship/instructions/chats/{encode(KEY)}.md", "This is the crew's chat.")
+    desk.write(f".ship/instructions/chats/{file_name(KEY)}.md", "This is the crew's chat.")
     frozen, other = (
         await desk.freeze(append="Stay calm."),
         await desk.freeze(chat=ChatKey.parse("slack:chat:C1")),

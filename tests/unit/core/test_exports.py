@@ -19,7 +19,7 @@ from bot.core.archive_files import ChatStore
 from bot.core.event_log import Entry, Position
 from bot.core.events import Event, EventData
 from bot.core.exports import ArchiveExport, Export, Exporter
-from bot.storage.file_names import encode
+from bot.storage.jsonl import file_name
 from bot.system import SystemClock, SystemDisk
 from bot.testing.disk import Failure, FaultyDisk
 from bot.testing.log import MemoryLog as Lines
@@ -130,7 +130,7 @@ async def test_killed_at_any_write_and_deleted_it_has_each_line_once(
         if life == 10:
             shutil.rmtree(tmp_path / "chats")
         elif life == 20:
-            for file in (tmp_path / "chats").glob(f"{encode(ONE)}.*"):
+            for file in (tmp_path / "chats").glob(f"{file_name(ONE)}.*"):
                 file.unlink()
     async with exporting(tmp_path, log):
         pass

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from bot.storage import file_names
+from bot.storage import jsonl
 from tests.shares import examples
 
 ANY_TEXT = st.text(
@@ -31,23 +31,23 @@ ANY_TEXT = st.text(
     ],
 )
 def test_every_byte_outside_the_plain_ones_is_escaped(chat_key: str, name: str) -> None:
-    assert file_names.encode(chat_key) == name
-    assert file_names.decode(name) == chat_key
+    assert jsonl.file_name(chat_key) == name
+    assert jsonl.text_of(name) == chat_key
 
 
 def test_a_name_of_more_than_200_bytes_is_cut_and_hashed() -> None:
     key = "web:chat:" + "長" * 50
     encoded = "web%3Achat%3A" + "%E9%95%B7" * 50
-    assert file_names.encode(key) == encoded[:120] + "~" + hashlib.sha256(key.encode()).hexdigest()[:16]
-    assert file_names.decode(file_names.encode(key)) is None
-    assert file_names.is_hashed(file_names.encode(key))
-    assert not file_names.is_hashed(encoded[:120])
-    assert not file_names.is_hashed(key)
+    assert jsonl.file_name(key) == encoded[:120] + "~" + hashlib.sha256(key.encode()).hexdigest()[:16]
+    assert jsonl.text_of(jsonl.file_name(key)) is None
+    assert jsonl.is_hashed(jsonl.file_name(key))
+    assert not jsonl.is_hashed(encoded[:120])
+    assert not jsonl.is_hashed(key)
 
 
 @pytest.mark.parametrize("name", ["a.b", "a%2f", "%41", "%", "%ZZ", "%FF", "ü", "a~0123456789abcdef", "a\n"])
 def test_what_is_no_name_of_ours_is_not_decoded(name: str) -> None:
-    assert file_names.decode(name) is None
+    assert jsonl.text_of(name) is None
 
 
 @settings(derandomize=True, deadline=None, max_examples=examples(300))
@@ -56,8 +56,8 @@ def test_what_is_no_name_of_ours_is_not_decoded(name: str) -> None:
 @example("\ud83d\ude00", "😀")
 @example("%ED%A0%80", "\ud800")
 def test_two_keys_never_share_a_name_and_every_name_is_safe(one: str, other: str) -> None:
-    name = file_names.encode(one)
+    name = jsonl.file_name(one)
     assert re.fullmatch(r"[A-Za-z0-9_%-]*(~[0-9a-f]{16})?", name)
-    assert len(name) <= file_names.LONGEST
-    assert (name == file_names.encode(other)) == (one == other)
-    assert file_names.decode(name) in ({one} if "~" not in name else {None})
+    assert len(name) <= jsonl.LONGEST_NAME
+    assert (name == jsonl.file_name(other)) == (one == other)
+    assert jsonl.text_of(name) in ({one} if "~" not in name else {None})

@@ -19,7 +19,7 @@ from bot.core.prompt import (
     operator_files,
     resolve,
 )
-from bot.storage.file_names import encode
+from bot.storage.jsonl import file_name
 from bot.testing.log import MemoryLog
 from bot.tools.file_guard import LARGEST, FileGuard
 
@@ -84,7 +84,7 @@ async def test_the_nearer_file_is_read_later_and_a_missing_one_says_nothing(desk
     desk.write("Agent.md", b"\xef\xbb\xbfProject.\r\n# Tone\r\nKind.")
     desk.write(".ship/instructions/channels/telegram.md", "Channel.")
     desk.write(
-        f".ship/instructions/chats/{encode(KEY)}.md", "Chat.\n# Tone\n<!-- shipmate: override -->\nBrief."
+        f".ship/instructions/chats/{file_name(KEY)}.md", "Chat.\n# Tone\n<!-- shipmate: override -->\nBrief."
     )
     found = await desk.read(everywhere)
     assert found.shared == "Machine.\n# Money\nNever.\n\nProject."
@@ -169,7 +169,7 @@ async def test_the_same_file_may_be_included_twice_but_not_without_end(desk: Des
 async def test_a_file_that_cannot_be_used_is_told_and_takes_nothing_else_with_it(desk: Desk) -> None:
     desk.write("Agent.md", "x" * (LARGEST + 1))
     (desk.root / ".ship" / "instructions" / "channels" / "telegram.md").mkdir(parents=True)
-    desk.write(f".ship/instructions/chats/{encode(KEY)}.md", b"Chat \xff.")
+    desk.write(f".ship/instructions/chats/{file_name(KEY)}.md", b"Chat \xff.")
     found = await desk.read()
     assert (found.shared, found.own) == ("x" * LARGEST, "Chat \ufffd.")
     assert len(desk.causes) == 2
