@@ -56,8 +56,12 @@ def say_json(value: Any) -> None:
 
 
 def say_raw(line: str) -> None:
-    """Print a line of JSON. On a terminal, control characters are removed."""
+    """Print a line of JSON. On a terminal, control characters are removed. Characters that stdout cannot encode are escaped."""
     line = text.one_line(line)
+    try:
+        line.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        line = re.sub(r"[^\x00-\x7f]", lambda match: json.dumps(match[0])[1:-1], line)
     print(text.for_terminal(line) if sys.stdout.isatty() else line)
 
 

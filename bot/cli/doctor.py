@@ -7,17 +7,18 @@ import contextlib
 import io
 import os
 import secrets
+import socket
 import stat
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from bot import configuration, discovery, errors, instance, text
+from bot import configuration, discovery, errors, http_server, instance, text
 from bot.cli import project
 from bot.cli.commands import PYTHON
 from bot.cli.common import HOME, AsJson, Defaults, Dir, Here, StderrLog, counted, say_rows
@@ -78,7 +79,7 @@ async def _findings(
     if settings is None:
         return
     yield Finding("configuration", "ok", "ship.json and the environment are valid")
-    for one in (*(() if embedded else database(settings)), *operators(settings), gateway(settings)):
+    for one in (*(() if embedded else database(settings)), *operators(settings), *in_use(settings)):
         yield one
     yield await isolation(settings)
     for part in (model, servers, channels):
@@ -200,19 +201,35 @@ async def isolation(settings: Settings) -> Finding:
     return Finding("isolation", "ok", "bubblewrap")
 
 
-def gateway(settings: Settings) -> Finding:
-    """Check that no process uses a token, except a gateway of this folder."""
+def in_use(settings: Settings) -> Iterator[Finding]:
+    """Check that no process uses a token or a port, except a gateway of this folder."""
     if instance.is_held(settings.home):
-        return Finding("gateway", "ok", "running in this folder")
+        yield Finding("gateway", "ok", "running in this folder")
+        return
+    found: list[Finding] = []
     tokens = tokens_in_use(settings.channels, discovery.manifests(), settings.enabled)
     try:
         with instance.tokens_held(tokens, settings.root):
-            return Finding("gateway", "ok", "not running; its folder and tokens are free")
+            pass
     except (errors.Unavailable, errors.ConfigError) as error:
         key, _, rest = str(error).partition(": ")
-        return Finding(
-            key, "later" if isinstance(error, errors.Unavailable) else "wrong", *rest.split("; ", 1)
-        )
+        verdict: Verdict = "later" if isinstance(error, errors.Unavailable) else "wrong"
+        found.append(Finding(key, verdict, *rest.split("; ", 1)))
+    servers: dict[str, Any] = {f"channels.{name}.port": settings.channels[name] for name in settings.enabled}
+    if settings.dashboard.enabled:
+        servers["dashboard.port"] = settings.dashboard
+    for key, one in servers.items():
+        if getattr(one, "port", 0) and "port" in one.model_fields_set:
+            try:
+                socket.create_server(
+                    (one.host, one.port), family=socket.AF_INET6 if ":" in one.host else socket.AF_INET
+                ).close()
+            except OSError as error:
+                pid = http_server.port_owner(one.port)
+                by = f" by process {pid}" if pid else ""
+                words = f"{one.port} on {one.host} is taken{by} ({error.strerror})"
+                found.append(Finding(key, "later", words, "stop it, or set another port"))
+    yield from found or [Finding("gateway", "ok", "not running; its folder, tokens and ports are free")]
 
 
 async def model(settings: Settings) -> AsyncIterator[Finding]:

@@ -9,6 +9,7 @@ import os
 import shutil
 import sys
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -132,9 +133,12 @@ def _rendered(line: Line, *, full: bool) -> str:
 
 def trace(request_id: RequestId, root: Dir = Here, full: Full = False, as_json: AsJson = False) -> None:
     turn = request_id.upper()
-    reader = LogReader(root / HOME / "logs", SystemDisk(), LineFilter(request=turn))
-    found = list(reader.of_request(turn))
-    _report_unreadable(reader)
+    found = _of_turn(root, turn)
+    if not any(line.get("kind") == "turn_start" for _, line in found):
+        from bot.cli.replay import turn_of  # imports most of the product
+
+        with contextlib.suppress(errors.ShipmateError):  # without the chat's log, messages that joined are unknown
+            found = _of_turn(root, asyncio.run(turn_of(root, turn))) or found
     if not found:
         raise errors.NotFound(f"the log has no line of {turn!r}; logs and `/receipt` show ids")
     if full or as_json:
@@ -147,6 +151,13 @@ def trace(request_id: RequestId, root: Dir = Here, full: Full = False, as_json: 
         f"{counted(sums.calls, 'answer')} of the model, {sums.prompt:,} tokens read, "
         f"{sums.tokens['outputTokens']:,} written, {cost_of(sums, 4)}"
     )
+
+
+def _of_turn(root: Path, turn: str) -> list[tuple[str, Line]]:
+    reader = LogReader(root / HOME / "logs", SystemDisk(), LineFilter(request=turn))
+    found = list(reader.of_request(turn))
+    _report_unreadable(reader)
+    return found
 
 
 def _show_steps(lines: list[Line]) -> None:

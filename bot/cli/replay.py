@@ -113,7 +113,7 @@ def find(root: Path, asked: str) -> tuple[str, list[RecordedRequest]]:
     `errors.NotFound` and `errors.StorageError`.
     """
     path = root / HOME / FILE
-    turn = asyncio.run(_turn_of(root, asked)) if ULID.fullmatch(asked) else asked
+    turn = asyncio.run(turn_of(root, asked)) if ULID.fullmatch(asked) else asked
     if path.is_file():
         with (
             errors.as_storage_error("the recorded requests cannot be read", *TROUBLE),
@@ -125,7 +125,7 @@ def find(root: Path, asked: str) -> tuple[str, list[RecordedRequest]]:
     raise errors.NotFound(UNKNOWN.format(asked))
 
 
-async def _turn_of(root: Path, name: str) -> str:
+async def turn_of(root: Path, name: str) -> str:
     """Return a turn's id. `name` is the id of the turn, of one of its messages or of one of its tasks. Raises
     `errors.StorageError`.
     """

@@ -150,14 +150,18 @@ async def test_a_turn_goes_through_model_and_tools_with_and_without_a_gateway(wo
     await gateway.stop()
 
 
-async def test_a_token_that_another_gateway_uses_is_for_later(world: World) -> None:
+async def test_a_port_and_a_token_that_others_hold_are_for_later(world: World) -> None:
     other = world.root / "other"
     other.mkdir()
-    (other / "ship.json").write_text(json.dumps(world.config), encoding="utf-8")
+    world.config["dashboard"] = {"enabled": True, "port": world.model.port}
+    (other / "ship.json").write_text(
+        json.dumps(world.config | {"dashboard": {"enabled": False}}), encoding="utf-8"
+    )
     elsewhere = type(world.process)(other, world.process.env)
     await elsewhere.start()
     try:
         found = await doctor(world, 75)
+        assert "is taken" in found["dashboard.port"]["found"]
         (held,) = [one for one in found.values() if "this token is used by process" in one["found"]]
         assert str(elsewhere.pid) in held["found"]
     finally:

@@ -26,8 +26,10 @@ def script(body: Json) -> Reply:
 
 async def test_a_turn_and_its_chat_are_told_from_the_log(world: World) -> None:
     world.model.script(script)
+    world.config["queue"] = {"debounceMs": 500}
     await world.start("telegram")
     world.telegram.say("Look around 猫")
+    world.telegram.say("Look well")
     await world.turns(1)
     await world.ask("/new", 2)
     world.telegram.say("And now?")
@@ -46,6 +48,10 @@ async def test_a_turn_and_its_chat_are_told_from_the_log(world: World) -> None:
         one["kind"] for one in told
     }
 
+    ids = [line["requestId"] for line in world.log() if line["kind"] == "inbound"]
+    assert (ids[0], ids[1] != first) == (first, True)
+    assert await shipmate(world, "trace", ids[1], "--json") == (0, out, "")
+
     full = await shipmate(world, "trace", second, "--full")
     assert any("llm_request" in line and second in line for line in full[1])
 
@@ -58,13 +64,13 @@ async def test_a_turn_and_its_chat_are_told_from_the_log(world: World) -> None:
     for before, one in zip([None, *uuids], lines, strict=False):
         assert one["parentUuid"] == (None if one["type"] == "boundary" else before)
     assert [one["type"] for one in lines] == [
-        *("turn_start", "user", "assistant", "user", "assistant", "turn_end"),
+        *("turn_start", "user", "user", "assistant", "user", "assistant", "turn_end"),
         *("turn_start", "boundary", "turn_end"),
         *("turn_start", "user", "assistant", "turn_end"),
     ]
     assert [one["data"]["dropped"] for one in lines if one["type"] == "boundary"] == ["all"]
     assert [one["requestId"] for one in lines if one["type"] == "turn_start"][::2] == [first, second]
-    assert len({one["sessionId"] for one in lines[:7]}) == len({one["sessionId"] for one in lines[7:]}) == 1
+    assert len({one["sessionId"] for one in lines[:8]}) == len({one["sessionId"] for one in lines[8:]}) == 1
     assert lines[0]["sessionId"] != lines[-1]["sessionId"]
     assert "猫" in json.dumps(lines[1]["message"], ensure_ascii=False)
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from .conftest import ENV, Shipmate
+from .conftest import ENV, Shipmate, process
 
 SLOW_IMPORT = """
 import sys
@@ -57,6 +57,12 @@ def test_a_reader_that_leaves_early_is_no_failure(project: Path) -> None:
         reading.stdout.close()
         assert reading.stderr.read() == b""
     assert reading.returncode == 0
+
+
+def test_json_stays_json_where_the_output_is_not_utf_8(project: Path) -> None:
+    log_lines(project, 1, "Grüße 你好 👩‍👩‍👧")
+    done = process("logs", "--json", "--dir", project, env={"PYTHONIOENCODING": "ascii"})
+    assert done.lines[0]["message"] == "Grüße 你好 👩‍👩‍👧"
 
 
 def test_a_command_without_an_output_still_does_its_work(project: Path) -> None:
