@@ -137,7 +137,9 @@ def trace(request_id: RequestId, root: Dir = Here, full: Full = False, as_json: 
     if not any(line.get("kind") == "turn_start" for _, line in found):
         from bot.cli.replay import turn_of  # imports most of the product
 
-        with contextlib.suppress(errors.ShipmateError):  # without the chat's log, messages that joined are unknown
+        with contextlib.suppress(
+            errors.ShipmateError
+        ):  # without the chat's log, messages that joined are unknown
             found = _of_turn(root, asyncio.run(turn_of(root, turn))) or found
     if not found:
         raise errors.NotFound(f"the log has no line of {turn!r}; logs and `/receipt` show ids")
