@@ -188,6 +188,8 @@ class FileGuard:
         """
         self._known: _Known | None = None
         """Instruction files that were followed when the running commands began. None means that all are followed."""
+        self._held: dict[tuple[str, str], int] = {}
+        """Descriptor of each of these files. A command can change a file that replaced one of them."""
         self._marks: dict[str, _Mark] = {}
         self._load()
 
@@ -205,9 +207,13 @@ class FileGuard:
                     saved = {"v": 1, "known": dict(own)}
                     self._disk.replace(self._root / file_access.SAVED, json.dumps(saved).encode())
                 self.own = own
+            named = found.named.items()
             if self._known is None:
-                named = found.named.items()
                 self._known = {(self._name(one), end) for one, end in named if self._followed(one, Path(end))}
+            for path, end in named:
+                entry = self._name(path), end
+                if entry in self._known and entry not in self._held:
+                    self._held[entry] = os.open(end, os.O_PATH | os.O_CLOEXEC)
             self._save()
             file_access.set_aside(self._root, self.own)
             return found
@@ -223,13 +229,14 @@ class FileGuard:
                 if self.own is not None:
                     moved = file_access.set_aside(self._root, self.own)
             finally:
-                if self._known is not None:
-                    clean = self._set_aside(self._known, moved)
+                clean = self._set_aside(moved)
                 if self._must_be_marked(command.origin, command.channel):
                     self._sweep(command.since, command.origin, command.channel)
                 if not self._running:
                     # If a file could not be renamed, new instruction files are not followed until a later command's end.
                     self.own, self._known = None, None if clean else self._known
+                    while self._held:
+                        os.close(self._held.popitem()[1])
                     if self._disk is not None:
                         self._disk.remove(self._root / file_access.SAVED)
                 # If the write fails, the earlier state stays on disk. Then the next start compares the files with that state.
@@ -239,14 +246,21 @@ class FileGuard:
             more = [f"So it is with {len(notes) - _NOTES:,} names more."] if len(notes) > _NOTES else []
             return notes[:_NOTES] + more
 
-    def _set_aside(self, known: _Known, moved: dict[str, str]) -> bool:
-        """Rename each instruction file that is not in `known`, and add its old and new name to `moved`. Return False if a file
-        could not be renamed.
+    def _set_aside(self, moved: dict[str, str]) -> bool:
+        """Rename each instruction file that is not known, and add its old and new name to `moved`. Return False if a file could
+        not be renamed.
         """
-        clean = True
-        for path, end in self.find_instruction_files().named.items():
-            place = self._place(path)
-            if place is None or (self._name(path), end) in known:
+        if self._known is None:
+            return True
+        clean, named = True, self.find_instruction_files().named.items()
+        known = [Path(end) for path, end in named if self._is_known(path, end)]
+        for path, end in named:
+            real = Path(end)
+            if self._is_known(path, end) or (real.is_relative_to(self._root) and hidden(self._root, real)):
+                continue
+            # A known file stays in its place if a link gives it another name. Then the link is renamed.
+            stays = lambda one: not one.is_symlink() and any(end.is_relative_to(one) for end in known)  # noqa: E731
+            if (place := next(itertools.filterfalse(stays, self._places(path)), None)) is None:
                 continue
             aside = place.with_name(f"refused-{place.name[:50]}-{secrets.token_hex(3)}")
             # A file name may not be valid text.
@@ -271,11 +285,22 @@ class FileGuard:
             clean = clean and not path.exists()
         return clean
 
-    def _place(self, path: Path) -> Path | None:
-        """Return the file, or the lowest folder or link above it, that commands can rename; None if there is none."""
-        ways = (one for one in (path, *path.parents) if one.name not in {"", ".."})
-        places = (Path(os.path.realpath(one.parent)) / one.name for one in ways)
-        return next((one for one in places if one != self._root and not hidden(self._root, one)), None)
+    def _is_known(self, path: Path, end: str) -> bool:
+        """Return True if no running command can have made or changed an instruction file."""
+        entry, found = (self._name(path), end), _state(Path(end))
+        if self._known is None or next(self._places(path), None) is None:
+            return True
+        held = self._held.get(entry)
+        same = held is None or (found is not None and os.path.samestat(os.fstat(held), found))
+        return entry in self._known and same
+
+    def _places(self, path: Path) -> Iterator[Path]:
+        """Yield the file and the folders and links above it that commands can rename, lowest first."""
+        for one in (path, *path.parents):
+            place = Path(os.path.realpath(one.parent)) / one.name
+            inside = place.relative_to(self._root).parts if place.is_relative_to(self._root) else ()
+            if one.name not in {"", ".."} and inside and not is_hidden(inside[0]):
+                yield place
 
     @contextlib.contextmanager
     def writing(self, path: str, origin: Provenance, channel: str | None, *, whole: bool) -> Iterator[None]:
@@ -348,7 +373,7 @@ class FileGuard:
             return raw
 
     def _followed(self, path: Path, real: Path) -> bool:
-        if self._place(path) is None:
+        if next(self._places(path), None) is None:
             return True  # no command can change it
         if hidden(self._root, real):
             if real.is_relative_to(self._root):
@@ -359,7 +384,7 @@ class FileGuard:
             if one.is_relative_to(self._root)
         ):
             return False  # no search finds a file in a folder that cannot be listed
-        return self._known is None or (self._name(path), str(real)) in self._known
+        return self._is_known(path, str(real))
 
     def _name(self, path: Path) -> str:
         """Return the name under which the result for a path is stored. `..` parts are kept, because after a link they lead to a different folder."""
@@ -461,7 +486,7 @@ class FileGuard:
             good = good if old.get("running") else {name for name, _ in every} - waiting
             self._known = {one for one in every if one[0] in good}
         if begun or self._known is not None:  # a command was running when Shipmate was killed
-            if self._known is not None and self._set_aside(self._known, {}):
+            if self._set_aside({}):
                 self._known = None
             if begun:
                 self._sweep(min(begun), ANYBODYS, "")

@@ -152,6 +152,42 @@ async def test_what_people_wrote_no_command_changes(desk: Desk, chat: Chat) -> N
     assert await chat.told() == ""
 
 
+@isolated
+async def test_no_link_of_a_command_renames_what_people_wrote(desk: Desk, chat: Chat) -> None:
+    """Neither another name of a skill, nor an instruction file in a hidden folder, which no place can instruct from."""
+    good, hidden = desk.root / ".claude/skills/good/SKILL.md", desk.root / "pkg/.env.d/Agent.md"
+    for path, words in ((good, SKILL.format("good")), (hidden, "x")):
+        path.parent.mkdir(parents=True)
+        path.write_text(words)
+    await desk.said(
+        "ln -s good .claude/skills/evil; mkdir -p sub/.envx; echo x > sub/.envx/Agent.md; echo > seen.txt; "
+        "mkdir .claude/skills/.envx; ln -s ../../../seen.txt .claude/skills/.envx/SKILL.md"
+    )
+    assert (good.exists(), hidden.exists(), (desk.root / "sub/deep").exists()) == (True, True, True)
+    assert (await chat.told()).strip() == "good"
+
+
+@isolated
+async def test_what_replaces_an_instruction_file_during_a_command_does_not_instruct(
+    desk: Desk, chat: Chat
+) -> None:
+    """The command can change it, because only the file before is read-only for the command."""
+    (desk.root / "Agent.md").write_text("GOOD\n")
+    (desk.root / "new").write_text("NEW\n")
+    for name in ("begun", "go"):
+        os.mkfifo(desk.root / name)
+    running = asyncio.create_task(
+        desk.isolation.run("echo > begun; cat go; echo PLANTED > Agent.md; echo > begun; cat go", 60)
+    )
+    for change in (lambda: (desk.root / "new").replace(desk.root / "Agent.md"), lambda: None):
+        await asyncio.to_thread((desk.root / "begun").read_text)
+        change()
+        assert await chat.told() in {"", "GOOD"}
+        await asyncio.to_thread((desk.root / "go").write_text, "")
+    assert "Agent.md may not be made by a command" in (await running).stderr
+    assert await chat.told() == ""
+
+
 async def test_a_file_that_cannot_be_renamed_is_not_followed(desk: Desk, chat: Chat) -> None:
     chat.guard.begin(command := Command())
     (desk.root / "pkg").mkdir()
