@@ -60,6 +60,7 @@ SPANS = {"day": (1, 24), "month": (24, 30)}
 """Spans of time that a chart can show, as (hours of a period, number of periods)."""
 STEPS = 500
 """Max steps that are shown of a turn."""
+_WAITS = ("queue", "approval", "model", "tools", "delivery")
 LONGEST = 4_000
 """Max characters that are shown of a message."""
 POLICY = "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
@@ -246,6 +247,7 @@ class Console:
             "said": said,
             "answer": answer,
             "waited": waited.get("waitedMs"),
+            "parts": {part: ms for part in _WAITS if (ms := waited.get(f"{part}Ms"))},
             "steps": steps[:STEPS],
             "total": max([1.0, *(one.end for one in steps)]),
             "more": max(0, len(steps) - STEPS),

@@ -312,14 +312,14 @@ async def test_sums_of_a_channel_follow_those_of_its_chats(tmp_path: Path, engin
         log.append([entry(1, used), entry(2, used), entry(3, waited), entry(1, used, OTHER)])
         await log.committed()
     total = sums.total()
-    assert (total.calls, total.cost, total.waits) == (3, 0.75, {120: 1})
+    assert (total.calls, total.cost, total.waits, total.spent["model"]) == (3, 0.75, {120: 1}, 100)
     assert [sums.total(channel=one.channel).calls for one in (ONE, OTHER)] == [2, 1]
     assert sums.total(channel="none") == UsageTotals()
     for table in ("usage", "counts"):
         change(f"DELETE FROM {table} WHERE chat = '{ONE}'")
     left = sums.total()
     assert (left.calls, left.cost, left.tokens["inputTokens"]) == (1, 0.25, 5)
-    assert left.waits.total() == 0
+    assert (left.waits.total(), left.spent.total()) == (0, 0)
     # A log that lacks the usage sums. They are computed when the log is opened.
     change("DROP TABLE usage_hours", "DROP TABLE counts_hours")
     async with contract.opened((tmp_path, url) if url else tmp_path) as log:

@@ -485,7 +485,7 @@ async def test_a_turn_is_shown_as_what_was_said_and_its_steps(tmp_path: Path, sh
     step("approval", 2_500, approval="q", tool="write")
     step("approval", 4_500, approval="q", decision="approved", by="telegram:9")
     step("delivery", 4_600, took=40.0, state="sent")
-    step("answer_shown", 4_600, waitedMs=4_600)
+    step("answer_shown", 4_600, waitedMs=4_600, queueMs=500, modelMs=1_400, approvalMs=2_000)
     step("tool_call", 4_700, toolUseId="t3", tool="slow")
     archive = pages.archive(tmp_path)
     await archive.append(said("天気は？", 1, meta={"username": "Ann"}))
@@ -496,7 +496,7 @@ async def test_a_turn_is_shown_as_what_was_said_and_its_steps(tmp_path: Path, sh
     shown = words(page)
     assert SAFE in shown
     assert "Answer 晴れ" in shown
-    assert "Waited 4,600 ms" in shown
+    assert "Waited 4,600 ms Queue 500 ms 11% Approval 2,000 ms 43% Model 1,400 ms 30%" in shown
     steps = [
         "turn_start 0 ms",
         "llm_response model=m error=Overloaded 100 ms 100 ms",
