@@ -182,6 +182,7 @@ def stats(
     if as_json:
         facts = {"chat": chat, **_facts(total), "errors": dict(total.errors), "models": dict(total.models)}
         facts["waitedMs"] = {"p50": total.wait(0.5), "p99": total.wait(0.99)}
+        facts["modelShare"] = None if total.model_share is None else round(total.model_share, 4)
         say_json(facts | {"ratings": dict(total.ratings)})
     else:
         _show_totals(total)
@@ -236,7 +237,8 @@ def _show_totals(sums: UsageTotals) -> None:
         say(f"ratings  👍 {good}, 👎 {bad}, taken back {none}")
     say(f"cost     {cost_of(sums)}")
     if sums.waits:
-        say(f"answers  in {sums.wait(0.5):,} ms (p50), {sums.wait(0.99):,} ms (p99)")
+        share = f"; {sums.model_share:.0%} of it is the model" if sums.model_share is not None else ""
+        say(f"answers  in {sums.wait(0.5):,} ms (p50), {sums.wait(0.99):,} ms (p99){share}")
 
 
 # ------------------------------------------------------------ transcripts

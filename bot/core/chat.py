@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
@@ -118,6 +119,31 @@ class Phase(Enum):
 
 
 STOPPABLE = frozenset({Phase.STARTING, Phase.RUNNING, Phase.SUSPENDED})
+
+
+class Wait:
+    """Stopwatch that measures how long a person waits for the first words of the answer. The time is divided by activity:
+    `queue`, `approval`, `model`, `tools`, `delivery`, or "" for other. Times are epoch seconds.
+    """
+
+    __slots__ = ("_at", "_doing", "_since", "_spent")
+
+    def __init__(self, said: float, arrived: float) -> None:
+        late = int(max(0.0, arrived - said)) in OWN_TIME
+        self._since = self._at = said if late else arrived
+        self._doing = "queue"
+        self._spent = Counter[str]()
+
+    def goes_on(self, doing: str, at: float) -> None:
+        self._spent[self._doing] += round(max(0.0, at - self._at) * 1000)
+        self._at, self._doing = max(self._at, at), doing
+
+    def over(self, at: float) -> events.Waited:
+        self.goes_on("", at)
+        ms = round(max(0.0, at - self._since) * 1000)
+        parts = {part: spent for part, spent in self._spent.items() if part and spent}
+        # Waiting times are counted in classes: the time rounded to two digits.
+        return events.Waited(ms, ms if ms < 100 else round(ms, 2 - len(str(ms))), parts)
 
 
 @dataclass(slots=True, eq=False)
@@ -289,8 +315,8 @@ class Chat:
         """Edits and deletions that arrived before their message."""
         self._edits: dict[str, Waiting] = {}
         """Edits of answered messages that the model has not seen, keyed by the request id of the message."""
-        self._waits: dict[str, float] = {}
-        """Times (epoch seconds) since which people wait for the first words of their answer, keyed by turn id."""
+        self._waits: dict[str, Wait] = {}
+        """Stopwatches of the people who have not seen words of their answer yet, keyed by turn id."""
         self._spans: list[tuple[int, int]] = []
         """First and last event numbers of each ended turn that does not lie entirely before `position`."""
 
@@ -369,13 +395,9 @@ class Chat:
         """Return the event that records how long the person waited; None if this row does not show the first words of
         the answer. The person sees the row at time `now`.
         """
-        since = self._waits.get(row.turn or "")
+        wait = self._waits.get(row.turn or "")
         answers = (row.form in {"reply", "preview"} or row.ends) and row.question is None
-        if since is None or not answers:
-            return None
-        ms = round(max(0.0, now - since) * 1000)
-        # Waiting times are counted in classes: the time rounded to two digits.
-        return events.Waited(ms, ms if ms < 100 else round(ms, 2 - len(str(ms))))
+        return wait.over(now) if wait is not None and answers else None
 
     # ------------------------------------------------------------ applying events (never raises, whatever their order)
 
@@ -387,6 +409,14 @@ class Chat:
         if not stale:
             self.context.apply(event)
             self._fold(event, turn)
+        if (turn := self.turn) is not None and (wait := self._waits.get(turn.id)) is not None:
+            if turn.phase is Phase.SUSPENDED:
+                doing = "approval"
+            elif None in turn.rows.values():
+                doing = "delivery"
+            else:
+                doing = "tools" if turn.tools else "model" if turn.call is not None else ""
+            wait.goes_on(doing, event.at)
 
     def _fold(self, event: Event, turn: Turn | None) -> None:  # noqa: C901, PLR0912, PLR0915 - one `match` of the kinds
         """Apply an event. `turn` is the running turn if the event belongs to it."""
@@ -657,9 +687,7 @@ class Chat:
             turn = self.turn = Turn(name, [one.inbound for one in members], since)
             said = first.inbound
             if said.command is None and said.due is None and said.addressed != "chat":
-                written = said.ts / 1000
-                late = said.kind == "message" and int(max(0.0, first.at - written)) in OWN_TIME
-                self._waits[turn.id] = written if late else first.at
+                self._waits[turn.id] = Wait(said.ts / 1000 if said.kind == "message" else first.at, first.at)
             self.context.running = RunningTurn(turn.id, event.at, since)
         if event.turn == turn.id:
             for question in self._asked_by_tools(turn) if turn.boot != data.boot else ():
@@ -676,7 +704,10 @@ class Chat:
 
     def _turn_ended(self, event: Event, data: events.TurnEnded, turn: Turn) -> None:
         turn.phase, self.turn = Phase.ENDED, None
-        if not any(row.turn == turn.id for row in self.outbox.values()):
+        if any(row.turn == turn.id for row in self.outbox.values()):
+            if turn.id in self._waits:
+                self._waits[turn.id].goes_on("delivery", event.at)
+        else:
             self._waits.pop(turn.id, None)
         self._decide_all(turn, Verdict("stopped"), event.at)
         if data.end != "withdrawn":  # the context keeps the edits that the model was shown

@@ -153,10 +153,13 @@ class TurnEnded(EventData, kind="turn_ended"):
 
 
 class Waited(EventData, kind="waited"):
-    """The person saw the first words of a turn's answer, `ms` milliseconds after writing. `rounded` is `ms` rounded to two digits."""
+    """The person saw the first words of a turn's answer, `ms` milliseconds after writing. `rounded` is `ms` rounded to two
+    digits. `parts` divides `ms` by activity: `queue`, `approval`, `model`, `tools` and `delivery`.
+    """
 
     ms: int
     rounded: int
+    parts: Mapping[str, int] = field(default_factory=dict)
 
 
 class QuestionAsked(EventData, kind="question_asked", words="asked"):

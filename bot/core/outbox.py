@@ -461,8 +461,9 @@ class Outbox:
         if waited is None:
             return
         self._append(row, waited)
-        about: Json = {"chat_key": row.chat, "request_id": row.turn, "waited_ms": waited.ms}
-        self.services.log.write("answer_shown", "the person sees the answer", **about)
+        spent: Json = {f"{part}_ms": ms for part, ms in waited.parts.items()} | {"waited_ms": waited.ms}
+        about: Json = {"chat_key": row.chat, "request_id": row.turn}
+        self.services.log.write("answer_shown", "the person sees the answer", **about, **spent)
 
     def _note(self, row: OutboxRow, words: str, state: str, *, level: Level = "info", **details: Any) -> None:
         about: Json = {"chat_key": row.chat, "request_id": row.turn, "outbound_id": row.id, "state": state}

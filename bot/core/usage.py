@@ -87,7 +87,7 @@ class UsageSums:
                 found[at].models[model] += sums.calls
             for at, what, name, count in db.execute(select, given):
                 sums = found[at]
-                counts = {"error": sums.errors, "rating": sums.ratings}
+                counts = {"error": sums.errors, "spent": sums.spent, "rating": sums.ratings}
                 if what == "wait":
                     sums.waits[int(name)] += count
                 elif what in counts:

@@ -30,6 +30,10 @@ class UsageTotals:
     """Number of answers by waiting time (milliseconds, two significant digits). A person waits from sending the message until
     the first words of the answer appear.
     """
+    spent: Counter[str] = field(default_factory=Counter)
+    """Sum of all waiting times in milliseconds (key ""), and the sums of their parts `queue`, `approval`, `model`, `tools`
+    and `delivery`.
+    """
     ratings: Counter[str] = field(default_factory=Counter)
     """Number of times that each rating was given. If a person changes a rating, both are counted."""
 
@@ -64,6 +68,11 @@ class UsageTotals:
     def cached(self) -> float | None:
         """Return the cached share of the input tokens; None without input."""
         return self.tokens["cacheReadTokens"] / self.prompt if self.prompt else None
+
+    @property
+    def model_share(self) -> float | None:
+        """Return the model's share of the waiting times; None without waiting times."""
+        return self.spent["model"] / self.spent[""] if self.spent[""] else None
 
     def wait(self, share: float) -> int | None:
         """Return a quantile of the waiting times in ms. For example, `share` 0.99 gives the p99. Return None if nobody waited."""

@@ -90,7 +90,8 @@ async def test_it_is_found_again_after_a_kill_and_only_an_operator_decides(world
     assert "✅ Allowed by Person 2002" in world.telegram.chats[GROUP].messages[number]["text"]
     await world.turns(1)
     (waited,) = [line["details"] for line in world.log() if line["kind"] == "answer_shown"]
-    assert waited["waitedMs"] > 0
+    assert waited["approvalMs"] > waited["modelMs"] > 0
+    assert waited["approvalMs"] + waited["modelMs"] + waited["deliveryMs"] <= waited["waitedMs"]
     audit = [line["details"] for line in world.log() if line["kind"] == "approval"]
     assert [one["by"] for one in audit if one.get("decision") == "refused"] == [
         f"telegram:{OTHER}",

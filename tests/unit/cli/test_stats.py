@@ -23,7 +23,7 @@ def at(day: int) -> float:
 
 def answer(chat: str, read: int, cost: float | None, wait: int, day: int = 15) -> list[Row]:
     usage = {"cacheReadTokens": read, "cacheWriteTokens": 100}
-    shown = {"ms": wait, "rounded": wait}
+    shown = {"ms": wait, "rounded": wait, "parts": {"queue": 100, "model": wait // 2}}
     return [used(chat, at(day), cost=cost, usage=usage), (chat, "waited", at(day), shown)]
 
 
@@ -72,6 +72,7 @@ def test_what_the_model_cost_is_summed_up_from_the_log(shipmate: Shipmate, folde
             "costUsd": 0.75,
             "unpricedCalls": 1,
             "waitedMs": {"p50": 900, "p99": 2_000},
+            "modelShare": 0.5,
             "ratings": {},
         }
     ]

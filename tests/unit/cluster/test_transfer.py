@@ -35,7 +35,7 @@ async def fill(path: Path) -> None:
     for number in range(1, 40):
         log.append([entry(number, received(f"k{number}"))])
     used = events.Used("one", "turn", "telegram:1", {"inputTokens": 5, "outputTokens": 2}, 0.1)
-    waited = events.Waited(900, 900)
+    waited = events.Waited(900, 900, {"model": 800})
     log.append(
         [entry(40, used), entry(41, waited), entry(42, events.FactSet("locale", "a", {"language": "zh"}))]
     )

@@ -201,7 +201,7 @@ async def test_sums_of_usage_are_the_same_in_each_database(tmp_path: Path, contr
         at(entry(1, replace(used, purpose="memory"), OTHER), 25),
         at(entry(12, events.Used("two", "turn", "telegram:9", error="Overloaded")), 25),
         at(entry(2, events.Used("two", "turn", "telegram:9", error="Overloaded"), OTHER), 25),
-        at(entry(13, events.Waited(1_234, 1_200)), 0, said[0].event.id),
+        at(entry(13, events.Waited(1_234, 1_200, {"queue": 34, "model": 1_000})), 0, said[0].event.id),
         at(entry(14, events.Waited(12, 12)), 24, said[1].event.id),
     ]
     async with contract.opened((tmp_path, url) if url else tmp_path) as log:
@@ -212,6 +212,7 @@ async def test_sums_of_usage_are_the_same_in_each_database(tmp_path: Path, contr
     assert (total.turns, total.failed, total.calls, total.unpriced, total.cost) == (2, 1, 3, 1, 0.5)
     assert total.tokens == {name: 3 * count for name, count in tokens.items()}
     assert (total.models, total.waits) == ({"one": 2, "two": 1}, {1_200: 1, 12: 1})
+    assert total.spent == {"": 1_246, "model": 1_000}
     assert (total.errors["Overloaded"], total.errors.total(), total.ratings) == (2, 3, {"good": 1})
     start = said[0].event.at
     since = sums.total(chat=str(ONE), since=start + 3_600)
@@ -307,7 +308,7 @@ async def test_sums_of_a_channel_follow_those_of_its_chats(tmp_path: Path, engin
             db.commit()
 
     used = events.Used("one", "turn", "telegram:7", {"inputTokens": 5}, 0.25)
-    waited = events.Waited(120, 120)
+    waited = events.Waited(120, 120, {"model": 100})
     async with contract.opened((tmp_path, url) if url else tmp_path) as log:
         log.append([entry(1, used), entry(2, used), entry(3, waited), entry(1, used, OTHER)])
         await log.committed()
