@@ -1,5 +1,5 @@
 """HTTP for the Slack and Telegram channels: calls an API method without the platform's library, downloads files, and runs the
-server for webhooks (`channels.<name>.webhook`), to which a platform posts its events.
+server to which a platform posts its events (setting `channels.<name>.webhook`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class ApiAnswer:
 
 
 async def ask(address: str, *, token: str | None = None, form: Mapping[str, str] | None = None) -> ApiAnswer:
-    """Call an API method with POST. Raises `errors.ChannelUnreachable` without a response, or if it is a 5xx or no JSON object."""
+    """Call an API method with POST. Raises `errors.ChannelUnreachable` if the response is missing, is a 5xx, or is no JSON object."""
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
     direct = urlsplit(address).hostname in LOOPBACK
     try:

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from bot.features.search import Search
 
 SHOWN = 10
-"""Max chats in the list."""
+"""Max chats that a list shows."""
 Key = Annotated[str, typer.Argument(metavar="CHATKEY", help="A conversation, as `shipmate chats` shows it.")]
 Words = Annotated[str | None, typer.Option(metavar="Q", help="Search for these words; best matches first.")]
 Before = Annotated[str | None, typer.Option(metavar="T", help="Only lines before this time.")]
@@ -265,7 +265,7 @@ _FACTS: Mapping[type[events.EventData], tuple[str, Mapping[str, str]]] = {
     events.Expired: ("boundary", {}),
     events.Removed: ("boundary", {"related": "related"}),
 }
-"""Type of the line of each event ("" if the message's line has the facts), and the fields of its data, keyed by name."""
+"""For each class of event: type of its transcript line ("" if only the message's line shows it), and attributes by field name."""
 
 
 def transcript_lines(key: ChatKey, log: Iterable[Event]) -> Iterator[Json]:

@@ -155,7 +155,7 @@ def _as_json(written: Written) -> dict[str, Any]:
 
 
 def _source(by: tuple[Written, ...]) -> str:
-    """Return a text that names the newest source of a memory line, and says how many older sources it has."""
+    """Return a text that names the newest source of a memory line, and gives the number of the line's older sources."""
     if not by:
         return "(unknown)"
     last, more = by[-1], f" +{len(by) - 1}" if len(by) > 1 else ""

@@ -1,5 +1,5 @@
 """`shipmate replay` shows the recorded model requests of a turn or a task, or sends them again to another model or with
-another prompt. A rerun runs no tool and sends no message. A tool call with recorded arguments gets the recorded result.
+another prompt. A rerun runs no tool and sends no message. A tool call in the recording gets the recorded result.
 """
 
 from __future__ import annotations
@@ -284,7 +284,7 @@ def _content(record: RecordedRequest) -> list[Json]:
 
 
 def recorded(calls: Sequence[RecordedRequest]) -> RerunResult:
-    """Return what the turn recorded, in the form of a rerun's result."""
+    """Return the recorded answer and model calls of the turn as a `RerunResult`, to compare with a rerun."""
     answers = [one.answer for one in calls if one.answer is not None]
     return RerunResult(_answer([content for one in calls if (content := _content(one))]), answers)
 
@@ -380,8 +380,8 @@ def _plain(block: Json) -> Json:
 
 
 def _said(first: Sequence[Message], last: Sequence[Message]) -> tuple[list[Message], list[Message]]:
-    """Return the messages before the turn's question, and people's messages from the question on. `first` and `last` are
-    the messages of the turn's first and last request.
+    """Return two lists: the messages before the turn's question, and the question with people's later messages. `first` and `last`
+    are the messages of the turn's first and last request.
     """
     bare = [[_plain(block) for block in message["content"]] for message in last]
     question = [_plain(block) for block in first[-1]["content"]]

@@ -194,8 +194,8 @@ def _opened(url: str) -> Iterator[PostgresSession]:
 
 
 def hosts(url: str) -> list[tuple[str, bool]]:
-    """Return the processes that have used the database at `url` within the last six seconds, and True for the leader, which is
-    the first. Raises `errors.StorageError`.
+    """Return the processes that have used the database at `url` within the last six seconds. Each is a pair: its name, and True
+    if it is the leader. The leader comes first. Raises `errors.StorageError`.
     """
     with _opened(url) as db:
         if db.execute("SELECT to_regclass('cluster_hosts')").fetchone() == (None,):

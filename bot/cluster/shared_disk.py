@@ -64,14 +64,14 @@ class SharedDisk:
         self._kept: dict[str, tuple[int, int] | None] = {}
         self._last = 0
         self.read, self.open, self.size, self.names = inner.read, inner.open, inner.size, inner.names
-        # Only files that each host has for itself are appended to.
+        # Callers append only to files that hosts do not share, so these methods need no database.
         self.append, self.sync, self.truncate = inner.append, inner.sync, inner.truncate
 
     # ------------------------------------------------------------ the copies
 
     async def follow(self, clock: Clock, *, leads: bool = False) -> None:
-        """Fetch the changes of other processes every second until cancelled. If `leads` is True, fetch nothing; every second,
-        store the files that commands on this host have changed.
+        """Every second, fetch the changes of other processes. If `leads` is True, instead store the files that commands on this
+        host have changed. Ends only by cancellation.
         """
         trouble = ""
         while True:

@@ -117,7 +117,7 @@ def read_env_file(path: Path, found: list[str]) -> dict[str, str]:
 
 
 def read_ship_file(path: Path, default: dict[str, Any] | None) -> dict[str, Any]:
-    """Return ship.json. If the file is missing, return `default`. If that is None too, raise `errors.ConfigError`."""
+    """Return the content of ship.json. If the file is missing, return `default`; if `default` is None, raise `errors.ConfigError`."""
     words, init = _read_text(path), f"run `{command('init', path.parent)}`"
     if words is None:
         if default is not None:
@@ -275,8 +275,8 @@ def load(
     *,
     defaults: bool = False,
 ) -> Settings:
-    """Return the configuration of the folder `root`. Raises `errors.ConfigError` with all findings about unknown keys and wrong
-    values. If there are none, the error has all other findings.
+    """Return the configuration of the folder `root`. Raises `errors.ConfigError` if ship.json is not valid.
+    The error lists all unknown keys and wrong values. If there are none, it lists all other findings.
 
     `also` is a function of a higher layer that yields further findings. If `defaults` is True, ship.json may be missing. If the
     last run was killed while a command ran, the command may have created hidden files, such as ship.json. These are renamed
@@ -368,8 +368,8 @@ def keys_in_use(settings: ChannelSettings, manifest: Manifest) -> dict[str, str]
 def tokens_in_use(
     channels: Mapping[str, ChannelSettings], manifests: Mapping[str, Manifest], names: Iterable[str]
 ) -> dict[str, tuple[str, str]]:
-    """Return a table of the tokens of the named channels. The key is the key in ship.json, the value (token, service's
-    address).
+    """Return the tokens that the named channels use. Each key is the token's key in ship.json. Each value is (token, address of
+    the service).
     """
     return {
         f"channels.{name}.{key}": (getattr(channels[name], token), getattr(channels[name], "base_url", name))
@@ -541,7 +541,7 @@ def without(line: str, secrets: Iterable[str]) -> str:
 
 
 def leaves(settings: Settings) -> dict[str, Any]:
-    """Return all values by their full key in ship.json, such as `llm.model`."""
+    """Return all settings as a dict from the full key in ship.json, such as `llm.model`, to the value."""
     names = [name for name in (*ship_file.ShipFile.model_fields, "channels") if name != "schema_"]
     return dict(item for name in names for item in _leaves(to_camel(name), getattr(settings, name)))
 
@@ -559,8 +559,8 @@ def _leaves(key: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def shown_leaves(settings: Settings) -> dict[str, str]:
-    """Return all values as JSON, by their full key in ship.json. Secrets are hidden, also values whose keys usually have
-    secrets.
+    """Return all settings as a dict from the full key in ship.json to the value as JSON. A value is hidden if it contains a
+    secret, or if its key usually has a secret.
     """
     return {key: _shown(key, value, settings.secrets) for key, value in leaves(settings).items()}
 

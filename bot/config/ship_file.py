@@ -244,7 +244,7 @@ class Compaction(StrictModel):
     soft_tokens: Annotated[int, Field(ge=1)] = 40_000
     """Max tokens of a request. Above it, a summary replaces the older part of the conversation."""
     keep_tokens: Annotated[int, Field(ge=0)] = 10_000
-    """Number of tokens. The newest messages up to this size are always kept unchanged."""
+    """The newest messages, up to this number of tokens, are always kept unchanged."""
     idle: Idle = Idle()
 
 

@@ -44,7 +44,7 @@ class Approval:
     """Three hashes joined by colons: of the tool, the arguments and the folder; of the programs and scripts that the call
     runs; of all files that the call names. A lasting approval ignores the third hash.
     """
-    shown: str = ""  # exact arguments of the call, without secrets; `policy.in_words` replaces placeholders
+    shown: str = ""  # exact arguments of the call, without secrets; `policy.in_words` fills placeholders
     why: Reason = ""
     rule: str = ""  # permission rule that made Shipmate ask
     granted: bool = False  # true if this person may approve the call without an operator
@@ -163,7 +163,7 @@ class OpenLoop:
     chat_key: ChatKey | None
     what: str
     since: float
-    person: UserRef | None = None  # the person whose request it is
+    person: UserRef | None = None  # the person to whom the loop belongs
     name: str = ""  # display name of the person; "" if unknown
     why: str = ""
     detail: str = ""  # complete arguments of a call, shown only to people who may decide about it

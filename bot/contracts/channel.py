@@ -64,8 +64,8 @@ class Intake(Protocol):
 
     async def accept(self, inbound: Inbound) -> bool:
         """Authorise, de-duplicate and store one inbound. Return False if it was refused (a duplicate, a stranger, not for the
-        bot). After the return the channel may confirm the event to the platform. After `errors.StorageError` it must not,
-        so that the platform delivers the event again.
+        bot). Once this method returns, the channel may confirm the event to the platform. After `errors.StorageError` it must
+        not, so that the platform delivers the event again.
         """
 
     async def hears_all(self, chat: ChatKey) -> bool:
@@ -96,8 +96,8 @@ class Intake(Protocol):
         """Give a conversation a name. An empty name restores the conversation's first words as the title."""
 
     async def home(self, opened: Inbound) -> tuple[HomeSection, ...]:
-        """Return the home tab for the sender of `opened`, which is not handled as a message. A stranger sees only how to get
-        access.
+        """Return the home tab for the sender of the event `opened`. The event is not handled as a message. A stranger's home tab
+        only says how to get access.
         """
 
     async def model(self, chat_key: ChatKey, person: UserRef) -> AnsweringModel:
@@ -110,12 +110,12 @@ class Intake(Protocol):
         """Return the ratings that people gave in a conversation after `since` (epoch seconds). The keys are turn ids."""
 
     async def acts(self, chat_key: ChatKey) -> bool:
-        """Return True if a turn runs that cannot restart unnoticed, because it has shown a part of its answer, has used
-        a tool with effects, or replaces an earlier answer.
+        """Return True if the chat's running turn has shown a part of its answer, has used a tool with effects, or replaces an
+        earlier answer. Restarting such a turn would be noticed. Return False if no turn runs.
         """
 
     async def board(self, person: UserRef) -> list[OpenLoop]:
-        """Return the open loops that this person may see in a private chat."""
+        """Return the open loops (unfinished things) that this person may see in a private chat."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +216,7 @@ class Channel(ABC):
         return False
 
     async def entitle(self, target: Mapping[str, str], title: str) -> None:
-        """Set the conversation's title in the person's list. Raises only `errors.DeliveryFailed`."""
+        """Set the title that the person's list of conversations shows. Raises only `errors.DeliveryFailed`."""
 
     async def suspend(self, target: Mapping[str, str]) -> None:
         """Until the next `indicate`, show that the turn waits for a person. Raises only `errors.DeliveryFailed`."""
@@ -414,7 +414,7 @@ class Claim:
 
     invite: Callable[[Any, str], Awaitable[str]]  # Returns instructions for sending the code
     look: Callable[[Any, str], Awaitable[str | None]]
-    """Returns the id of the person who has sent the code; None if nobody has yet. It consumes no events of the gateway."""
+    """Returns the id of the person who has sent the code; None if nobody has yet. The gateway still receives all events."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -471,7 +471,7 @@ class Manifest:
     """Returns the address parts of a person's direct chat, given the person's id. Alerts to operators are sent there."""
     indicate_every: float = 4.5  # Interval in seconds at which the typing indicator must be renewed
     examine: Callable[[Any], Coroutine[Any, Any, Examination]] | None = None
-    """Asks the platform whether the tokens in the settings and the ids in `allow` are valid. It consumes no events."""
+    """Asks the platform whether the tokens in the settings and the ids in `allow` are valid. The gateway still receives all events."""
     claim: Claim | None = None  # Identifies the first operator for `shipmate init`
     connect: Callable[[str, str | None], str] = lambda _name, _posts_to: ""
     """Returns instructions for getting the tokens, given the bot's name and the address of its webhook, if any."""

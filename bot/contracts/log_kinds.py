@@ -1,5 +1,5 @@
-"""Facts about log lines from the table of log kinds (`log_kinds.toml`). `make schema` writes `docs/logs.md` and the schema of a
-log line from the same table.
+"""Loads the table of log kinds (`log_kinds.toml`), which lists the details that a log line of each kind may have. `make schema`
+generates `docs/logs.md` and the schema of a log line from this table.
 """
 
 from __future__ import annotations
@@ -18,4 +18,4 @@ NULLABLE = {
     ).items()
     if "null" in line.partition(": ")[0].split("|")
 }
-"""Pairs of log kind and detail for which a log line may contain null. Any other detail that is null is left out."""
+"""Pairs (log kind, detail): details that a log line may contain with the value null. Other details are left out if null."""

@@ -135,7 +135,7 @@ class Origin(Frozen):
 
 
 class Quoted(Frozen):
-    """A message that accompanies an inbound: an earlier message of the thread, the message replied to, or (`brought`) a
+    """A message that accompanies an inbound message: an earlier message of the thread, the message replied to, or (`brought`) a
     message that is forwarded, shared, or sent instead of text.
 
     `user_id` is the person who posted the quoted message here; `origin` is the author, if somebody else wrote it.
@@ -321,7 +321,7 @@ class OutgoingFile:
     mime_type: str
     data: bytes = field(repr=False)
     path: str = ""
-    markdown: str = field(default="", repr=False)  # Passage of the answer that the file replaces, or ""
+    markdown: str = field(default="", repr=False)  # Passage of the answer that the file replaces; or ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,12 +337,12 @@ class Outbound:
     title: str = ""
     cards: tuple[Card, ...] = ()
     """Steps of a `progress`, for channels that display cards. `text` says the same."""
-    sure: str = ""  # Beginning of a `preview` that will not change, for channels that can only append text
+    sure: str = ""  # Part of a `preview`'s text that will not change, for channels that only append text
     goes_on: bool = False  # True for a `preview` or `progress` that will be edited again
     ends: bool = False  # True for the last part of an answer. A channel may ask for a rating below this part.
     repeat_of: str | None = None
-    """Id of the outbox row that this message repeats, because its delivery is unknown. A channel without `find` sends the
-    repeat only over a connection that has just responded.
+    """Id of the outbox row that this message repeats, because nobody knows if that row was delivered. A channel without `find`
+    sends the repeat only over a connection that has just responded.
     """
     buttons: QuestionButtons | None = None
     language: str = DEFAULT  # Language of the texts that the channel adds, such as button labels
@@ -351,7 +351,7 @@ class Outbound:
     claimed: frozenset[str] = frozenset()
     """Message ids of other outbox rows of this chat, which `Channel.find` must not return."""
     file: OutgoingFile | None = None
-    """File to upload (`contracts.channel.Channel.largest_file`). `text` is then the caption, usually ""."""
+    """File to upload. `text` is then the file's caption, usually ""."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -414,8 +414,8 @@ class ArchiveLine(Frozen):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveFilter:
-    """Selects archive lines, and a page of them after the first `offset` matches. `keyword` is literal text, compared without
-    case. `before` is exclusive and `after` inclusive, both in milliseconds. `skip` returns True for lines to leave out.
+    """Selects archive lines: at most `limit` matches, after leaving out `offset` matches. `keyword` is literal text; case does
+    not matter. `before` is exclusive and `after` inclusive, both in milliseconds. `skip` returns True for lines to leave out.
     """
 
     limit: int = 30
@@ -429,8 +429,8 @@ class ArchiveFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryQuery(ArchiveFilter):
-    """Selects a window of matches, counted from the newest. Reading stops once the window is full. `everything` includes
-    removed and superseded lines.
+    """Selects the newest matches: leaves out `offset` matches, then takes `limit` matches. Older lines are not read.
+    `everything` includes removed and superseded lines.
     """
 
     everything: bool = False
@@ -438,8 +438,8 @@ class HistoryQuery(ArchiveFilter):
 
 @dataclass(frozen=True, slots=True)
 class HistoryPage:
-    """Result of a `HistoryQuery`: lines in order of time, the number of matches that were read (all matches if `counted`),
-    and the number of damaged lines.
+    """Result of a `HistoryQuery`: lines in order of time, the number of matches, and the number of damaged lines. If
+    `counted` is False, reading stopped early, and older matches are not counted.
     """
 
     lines: list[ArchiveLine]

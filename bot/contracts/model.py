@@ -11,8 +11,8 @@ from bot.contracts.base import Json, Message
 
 @dataclass(frozen=True, slots=True)
 class ShownFile:
-    """A picture or PDF that the model sees. `artifact` is the file with the bytes in base64; `type` is the
-    MIME type detected from the bytes.
+    """A picture or PDF that the model sees. `artifact` is the id of the artifact with the bytes in base64; `type` is
+    the MIME type, detected from the bytes.
     """
 
     artifact: str
@@ -42,7 +42,7 @@ class ModelRequest:
     purpose: str = "turn"
     effort: str | None = None
     thinking: Json | None = None
-    """Value of `thinking` in the request; None leaves it out. An `effort` of None is left out too."""
+    """Value of the request's field `thinking`. If `thinking` or `effort` is None, the request does not contain that field."""
     provider_fallbacks: bool = False
     """True if the provider may answer with another of its models when this model declines."""
     wire: list[bytes] = field(default_factory=list, init=False, repr=False, compare=False)
@@ -56,7 +56,7 @@ class Usage:
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0
     cache_hour_tokens: int = 0
-    """Part of `cache_write_tokens` that is cached for an hour, not for five minutes."""
+    """Number of the `cache_write_tokens` that the provider keeps in its cache for an hour instead of five minutes."""
     searches: int = 0  # Number of the provider's web searches. Each search is billed.
 
 

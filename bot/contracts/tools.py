@@ -131,14 +131,14 @@ class ToolResult:
 
 
 def fitting_id(name: str, taken: Collection[str] = ()) -> str:
-    """Return a call id that every provider accepts and that is not in `taken`. A digest keeps different ids different."""
+    """Return the call id `name` in a form that every provider accepts and that is not in `taken`. A changed id gets a digest."""
     plain = re.sub("[^a-zA-Z0-9_-]+", "_", name)
     fits = name if plain == name else f"{plain}_{hashlib.sha256(name.encode()).hexdigest()[:8]}"
     return fitting_id(f"{fits}_{len(taken)}", taken) if fits in taken else fits
 
 
 class Tool(Protocol):
-    """A tool that the model may call. If it has an attribute `eager = True`, its input is streamed while the model writes."""
+    """A tool that the model may call. With the attribute `eager = True`, the tool's input is streamed while the model writes."""
 
     @property
     def name(self) -> str: ...

@@ -207,8 +207,8 @@ async def _read(kind: str, data: bytes, most: int) -> tuple[dict[str, int], str]
 
 
 async def fitting(data: bytes, most: int) -> bytes:
-    """Return the picture in a form that the provider accepts: as a small JPEG if the provider does not accept its format, if
-    its sides are too long or if it has more than `most` bytes, otherwise unchanged. Raises `NoReadableText`.
+    """Return a picture that the provider accepts. Convert the picture to a small JPEG if the provider does not accept its format,
+    if its sides are too long, or if it has more than `most` bytes. Raises `NoReadableText`.
     """
     picture = picture_of(data)
     if picture and max(picture.width, picture.height) <= SIDE and len(data) <= min(most, MOST_BYTES):

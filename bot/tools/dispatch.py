@@ -100,7 +100,7 @@ class Registry:
         return self.definitions, brief, tuple(few)
 
     def behind(self, declared: Sequence[Json]) -> tuple[Json, ...]:
-        """`declared` are the definitions in a request. Return the definitions of all other tools of this registry."""
+        """Return the definitions of the tools in this registry that a request with the definitions `declared` leaves out."""
         names = {one["name"] for one in declared}
         return tuple(one for one in self.definitions if one["name"] not in names)
 
@@ -129,7 +129,7 @@ def input_schema(model: type[pydantic.BaseModel]) -> Json:
 
 def _flat(value: Any) -> Any:
     """Return a shortened schema: without the keywords in `_NOISE`, without null for optional arguments, and with
-    several plain types as one list. A field that is named like a keyword is kept.
+    one `type` list instead of several plain types in `anyOf`. A field that is named like a keyword is kept.
     """
     if isinstance(value, list):
         return [_flat(item) for item in value]
@@ -340,9 +340,9 @@ class Dispatcher:
 # ------------------------------------------------------------ failures
 
 STREAM = 1_000 * TOKEN
-"""Max token estimate of each output stream of a command (1,000 tokens). A longer stream keeps its end."""
+"""Max token estimate of each output stream of a command (1,000 tokens). Of a longer stream, only the end is kept."""
 MESSAGE, GOT, PROBLEMS = 300, 100, 20
-"""Max characters of the description of an invalid field and of its value, and max number of fields."""
+"""Max characters of a field's error, max characters of the field's value, and max fields in a description of invalid arguments."""
 _EXPECTED = re.compile(r".*? should (?:be |have |match )?(?=\S)")
 """Pattern of the beginning of a pydantic message, such as "Input should be a valid integer"."""
 _NAMED = {"missing": "a value", "extra_forbidden": "no field of this name"}

@@ -58,11 +58,11 @@ _SLACK = 50_000_000
 """Max nanoseconds by which the kernel's file timestamps may lag behind the clock."""
 Parts = tuple[str, ...]
 _Known = set[tuple[str, str]]
-"""Normalised name of each instruction file, with the path that remains when all links are resolved."""
+"""Pair of each instruction file: its normalised name, and its path with all links resolved."""
 
 
 class NotFollowed(OSError):
-    """An instruction file may be the work of a command that is still running."""
+    """Raised when a command that still runs may have made an instruction file, so the file is not followed yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ def _folders(top: Path, skipped: Callable[[str], bool]) -> Iterator[tuple[Path, 
 
 
 def _references(root: Path, path: Path) -> Iterator[tuple[Path, bool]]:
-    """Yield the project's files that the file at `path` refers to: with True if it includes a file, False if it links to it."""
+    """Yield the project's files that the file at `path` includes (each with True) or links to (each with False)."""
     try:
         words = prose(file_access.read(path, LARGEST))
     except OSError:
@@ -263,7 +263,7 @@ class FileGuard:
             if (place := next(itertools.filterfalse(stays, self._places(path)), None)) is None:
                 continue
             aside = place.with_name(f"refused-{place.name[:50]}-{secrets.token_hex(3)}")
-            # A file name may not be valid text.
+            # A file name may contain bytes that are no valid text.
             names = (os.fsencode(one.relative_to(self._root)) for one in (place, aside))
             old, new = (name.decode(errors="replace") for name in names)
             try:
@@ -361,7 +361,7 @@ class FileGuard:
         return InstructionFileSet(frozenset(names), frozenset(nodes), tuple(sorted(files)), named)
 
     def read(self, path: Path, real: Path, most: int) -> bytes:
-        """Return the beginning of the file `real`, which is read under the name `path`. Raises OSError."""
+        """Return up to `most` bytes of the instruction file `path`. `real` is its path with links resolved. Raises OSError."""
         # Commands wait for the lock before they begin or end, so no command begins or ends during the read.
         opener = lambda name, flags: file_access.opener(name, flags | os.O_NOFOLLOW)  # noqa: E731
         with self._lock, open(real, "rb", opener=opener) as file:
@@ -458,13 +458,13 @@ class FileGuard:
             "begun": begun,
             "known": None if self._known is None else sorted(self._known),
         }
-        # File names may not be valid text, so they are written with JSON escapes.
+        # A file name may contain bytes that are no valid text, so names are written with JSON escapes.
         self._disk.replace(self._file, json.dumps(state).encode() + b"\n")
 
     def _load(self) -> None:
         try:
             state = self._stored("")
-            # Version 0.2 stored in a file of its own which instruction files wait for an approval, as lists of times by name.
+            # In version 0.2, `vetting.json` listed the known instruction files and those that waited for an approval.
             old = self._stored("vetting.json") if "known" not in state else {}
             good, waiting = (set(old.get(one) or ()) for one in ("known", "waiting"))
             known = state.get("known")

@@ -103,7 +103,7 @@ class Isolation:
         self.code = code or protected_code(root)
         self.guard = guard or FileGuard(root)
         self._works: tuple[str, tuple[str, ...]] | None = None
-        """Path of the bubblewrap that passed a trial run, and the optional features of the sandbox that work with it."""
+        """Path of the bubblewrap program that passed a trial run, and the sandbox's optional features that work with this program."""
         self.leaving: set[asyncio.Task[list[str]]] = set()
 
     async def run(self, command: str, seconds: float, guarded: Command | None = None) -> CommandResult:
@@ -162,9 +162,9 @@ class Isolation:
             notes += await asyncio.shield(task)
 
     async def sandbox(self, root: Path, handles: list[int], instructs: InstructionFileSet) -> list[str]:
-        """Return the words of a command line that starts bubblewrap. The caller appends the command. The command
-        inherits the descriptors in `handles`. Descriptors for bubblewrap's arguments are added to `handles`. Raises
-        `errors.ToolError` if no sandbox is possible.
+        """Return the words of a command line that starts bubblewrap. The caller appends the command, and lets
+        the process inherit the file descriptors in `handles`. This method adds a descriptor to `handles` for each file from which
+        bubblewrap reads arguments or the filter. Raises `errors.ToolError` if no sandbox is possible.
         """
         program, parts = await self.check()
         found = await asyncio.to_thread(self._covered, root, instructs)
@@ -191,7 +191,7 @@ class Isolation:
         others = {path: node for path, node in others.items() if not _within(path, covered)}
         sealed += [path for path, node in others.items() if node in instructs.nodes]
         # The code is searched for hard links only if the project contains hard links. There may be thousands of hard
-        # links to the code, so the folders at the top that contain them are sealed.
+        # links to the code, so each top-level folder that contains one becomes read-only as a whole.
         nodes = self.code.linked() if others else frozenset()
         tops = {path[len(str(root)) + 1 :].split("/", 1)[0] for path, node in others.items() if node in nodes}
         sealed += [f"{root}/{top}" for top in sorted(tops)]
@@ -241,7 +241,7 @@ def _limited(limits: ShellLimits, words: Sequence[str]) -> list[str]:
 
 
 LimitCheck = Callable[[int], str | None]
-"""Function that returns as text which limit the command with this pid has exceeded; None for no limit."""
+"""Function that gets a command's pid and returns the name of the limit that the command has exceeded; None if it exceeds none."""
 
 
 def _watch(limits: ShellLimits, root: Path) -> LimitCheck:
@@ -346,7 +346,7 @@ def find(root: Path, own: Collection[str]) -> tuple[dict[str, bool], dict[str, _
     while left:
         folder = left.pop()
         entries = list[os.DirEntry[str]]()
-        # Skip an unreadable folder, because commands cannot list it either. Any other failure prevents the command.
+        # Skip an unreadable folder, because commands cannot list it either. After any other failure the command is not run.
         with contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError):
             entries += os.scandir(folder)
         for entry in entries:
@@ -435,7 +435,7 @@ async def run_process(
         loop.subprocess_exec(_Process, *words, stdin=asyncio.subprocess.DEVNULL, **how)  # type: ignore[arg-type]
     )
     cancelled: asyncio.CancelledError | None = None
-    while not start.done():  # a cancelled start may never end, and then the command's processes remain
+    while not start.done():  # if the start were cancelled, the command's processes could remain
         try:
             await asyncio.wait([start])
         except asyncio.CancelledError as error:

@@ -204,7 +204,7 @@ class Policy:
         self, asked: Call, call: ToolCall, turn: ToolExecutionContext, decision: Decision
     ) -> Approval:
         """Return the approval question. An approval is valid only for the present content of the files that the call names or
-        replaces. An edit contains the text that it replaces, so the file's content does not matter.
+        replaces. For an edit, the file's content does not matter, because the edit itself contains the text that it replaces.
         """
         place, runs, others = self._place(asked), list[Path](), list[Path]()
         if asked.tool == "run_shell":

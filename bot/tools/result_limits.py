@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 READER = "read_artifact"  # Name of the tool that reads artifacts
 TOKEN = 33
-"""Number of units in one token of a token estimate. An ASCII character counts as 10 units, and a CJK character as 33.
-Characters of other scripts lie between.
+"""Number of units that make one token in a token estimate. An ASCII character counts as 10 units, a CJK character as 33 units,
+any other character as a number between.
 """
 ROOM = 2_500 * TOKEN  # Max token estimate of one tool result in the model's context (2,500 tokens)
 LASTING_ROOM = 4 * ROOM
@@ -215,8 +215,8 @@ def _shown(data: str, room: int, redact: Redact) -> ShownFile | None:
 
 
 def fair_cap(loads: Sequence[int], room: int) -> int | None:
-    """Return a size. If each load that is larger is cut to this size, all loads together fit into `room`. Return None if all
-    loads fit uncut.
+    """Return the size to which larger loads must be cut, so that all loads together fit into `room`. Return None if all loads
+    fit uncut.
     """
     if sum(loads) <= room:
         return None

@@ -12,7 +12,7 @@ from bot.contracts.messages import Attachment, Origin, Outbound, Quoted
 from channels.http_api import file_name
 
 Names = Callable[[str], str | None]
-"""Type of a function that returns the name of a person by id; None if the name is unknown."""
+"""Function that gets a person's id and returns the person's name; None if the name is unknown."""
 _MARK = re.compile(r"<([@#!a-z][^<>|\n]{0,3000})(?:\|([^<>\n]{0,1000}))?>", re.IGNORECASE)
 _PERSON = re.compile(r"[UW][A-Z0-9]{1,20}")
 _CHANNEL = re.compile(r"[CG][A-Z0-9]{1,20}")

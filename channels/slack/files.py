@@ -19,8 +19,8 @@ from channels.slack import web_api
 
 UPLOAD_SECONDS = 200.0  # Timeout in seconds of an upload
 MAX_SHARE_WAIT = 16.0
-"""Max seconds between two attempts to share an uploaded file. With this limit, the last attempt is half a minute after the
-first.
+"""Max seconds between two attempts to share an uploaded file. So the last attempt comes half a minute
+after the first.
 """
 _ID = re.compile(r"F[A-Z0-9]{2,40}")
 _EXPIRED = frozenset({404, 408, 410, 429})

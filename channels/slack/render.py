@@ -131,8 +131,8 @@ async def write(
     markdown: str,
     **where: Any,
 ) -> Any:
-    """Send a message's blocks with `call`, which is `chat.postMessage` or `chat.update` of `client`. If Slack refuses cards or
-    thumbs, this process sends none again. Raises the exceptions of `call`.
+    """Send a message's blocks with `call`, which is `chat.postMessage` or `chat.update` of `client`. Once Slack refuses cards
+    or thumbs, this process sends no more of them. Raises the exceptions of `call`.
     """
     forms: dict[str, Json] = {}
     if message.cards and CARDS not in client.lacking:

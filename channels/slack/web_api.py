@@ -94,7 +94,7 @@ class _LibraryLog(logging.Logger):
 
 
 async def pages(first: AsyncSlackResponse, most: int) -> AsyncGenerator[AsyncSlackResponse]:
-    """Yield at most `most` pages, beginning with `first`. The library writes each next page into the object `first`."""
+    """Yield at most `most` pages of a listing, beginning with `first`. The library loads each next page into the object `first`."""
     count = 0
     async for page in first:
         yield page

@@ -278,8 +278,8 @@ class TelegramChannel(Channel):
         if "press" in message.target:
             return await self._answer_press(bot, message)
         shown, place = _shown(message), self._migrations.place(message.target)
-        # After three kinds of refusal, nothing was sent: the group migrated, the topic is closed, the formatting is invalid.
-        # After each such refusal, send again without the cause.
+        # Telegram sends nothing if the group has migrated, the topic is closed or the formatting is invalid. After each of these
+        # refusals, remove the cause and send again.
         while True:
             try:
                 return await self._post(bot, place, shown, message)

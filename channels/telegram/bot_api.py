@@ -44,7 +44,7 @@ IDLE = 4.0
 and a message sent on it would have an unknown outcome.
 """
 FILE_SECONDS = 180.0  # Timeout in seconds of a file's upload, including the response
-_LONGEST_WAIT = 24 * 3600.0  # Max seconds to wait. A longer `retry_after` is shortened to this
+_LONGEST_WAIT = 24 * 3600.0  # Max seconds to wait; a longer `retry_after` is shortened
 
 
 class RequestNotSent(NetworkError):

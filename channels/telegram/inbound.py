@@ -75,7 +75,7 @@ _CONTENT = frozenset(MessageType) - {
     MessageType.SENDER_BUSINESS_BOT,
     MessageType.SUGGESTED_POST_INFO,
 }
-"""Types of messages. Left out are fields that a message of any type may have, although the library lists them as types."""
+"""Types of messages. The library's list also contains fields that a message of any type may have. They are left out here."""
 
 
 class Unreadable(ValueError):

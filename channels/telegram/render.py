@@ -57,8 +57,8 @@ def without_markup(said: str) -> Rendered:
 
 @lru_cache(maxsize=128)
 def render(markdown: str, *, goes_on: bool = False) -> Rendered:
-    """Render Markdown. Return the Markdown as plain text if parsing takes too long or would lose text. If `goes_on`, more text
-    follows, so a spoiler without an end hides the rest.
+    """Render Markdown. Return the Markdown as plain text if parsing takes too long or would lose text. If `goes_on` is True, more
+    text follows, so an unclosed spoiler hides the rest.
     """
     bare = without_markup(markdown)
     if (tokens := parse(bare.text)) is None:

@@ -73,7 +73,7 @@ class UpdateReceiver:
         self._said: OrderedDict[tuple[str, str | None], str] = OrderedDict()
         """Digest of the stored content of each message, by chat and message id."""
         self._albums: OrderedDict[str, Inbound] = OrderedDict()
-        """For each album, its message that addresses the bot. The album's other messages then address the bot too."""
+        """For each album, by its id: the message in it that addresses the bot. The album's other messages then address the bot too."""
         self._attempts: Counter[int] = Counter()  # Failed attempts, by update id
         self._stopping = False
         """If True, updates that are being processed are finished, and no other update is processed."""
@@ -83,15 +83,15 @@ class UpdateReceiver:
         self._trouble = ""
 
     def _report(self, trouble: str, level: Literal["warn", "error"] = "warn") -> None:
-        """Log a trouble once when it begins and once when it ends."""
+        """Log a trouble when it begins, and again when it ends (`trouble` is then ""). An unchanged trouble is not logged again."""
         if trouble != self._trouble:
             words = f"Telegram: {trouble or 'all is well again'}"
             self._log.write("channel", words, level=level if trouble else "info", channel="telegram")
         self._trouble = trouble
 
     async def _take(self, raws: Iterable[Json]) -> tuple[set[int], BaseException | None]:
-        """Pass updates to the gateway, several chats at a time. Return the ids of the finished updates. Telegram must send
-        the others again; the exception (`errors.StorageError` or `NotTaken`) says why they failed.
+        """Pass updates to the gateway, several chats at a time. Return the ids of the finished updates, and the exception
+        (`errors.StorageError` or `NotTaken`) that prevented the others. Telegram must send those updates again.
         """
         ordered = sorted(raws, key=lambda raw: int(raw["update_id"]))
         try:

@@ -82,8 +82,8 @@ VISITOR = web.RequestKey("visitor", Visitor)
 
 
 class Refused(Exception):
-    """Answers a request with the HTTP error `status`. `key` names the sentence to show. `retry` is the `Retry-After` in
-    seconds.
+    """Raised to answer a request with the HTTP error `status`. `key` names the sentence to show. `retry` is the `Retry-After`
+    in seconds.
     """
 
     def __init__(self, status: int, key: str, retry: int | None = None, **values: object) -> None:
@@ -105,9 +105,9 @@ class Guard:
         self._names = {*_SHARED, own.name, host} if is_loopback(settings.host) else None
 
     async def admit(self, request: web.Request) -> None:
-        """Find the browser of a request, and store it in the request. Raises `Refused` if the host name is unknown (on a
-        loopback address, this means DNS rebinding), if a page of another site caused the request, if a form of another site
-        could send such a body, or if the browser has no access to the path.
+        """Recognise the browser that sent a request, and store it in the request as a `Visitor`. Raises `Refused` if the host name
+        is unknown (on a loopback address, this means DNS rebinding), if a page of another site caused the request, if a form of
+        another site could send such a body, or if the browser has no access to the path.
         """
         host, api = name_of(request), request.path.startswith("/api/")
         if not host or (self._names is not None and host not in self._names):
@@ -176,8 +176,8 @@ class Guard:
         return hmac.new(self._state.key, signed, hashlib.sha256).hexdigest()
 
     def better(self, request: web.Request, visitor: Visitor) -> str | None:
-        """Return the page's address with this server's own host name, to which the browser is redirected, so that it does not
-        send its cookie to every server on `localhost`. Return None for programs, for a browser that uses this name already, and
+        """Return the page's address with this server's own host name. The browser is redirected there, so that it does not send
+        its cookie to every server on `localhost`. Return None for programs, for a browser that uses this name already, and
         for Safari, which cannot resolve names below `localhost`.
         """
         agent = request.headers.get("User-Agent", "")

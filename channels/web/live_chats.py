@@ -1,7 +1,7 @@
 """Keeps the newest messages of each web conversation, and the event streams to the browsers that show the conversation.
 
-A browser that connects gets the whole conversation, then each change. Above a limit, the oldest messages are dropped here; the
-archive keeps them.
+A browser that connects gets the whole conversation, then each change. Above a limit, this module drops the oldest messages, but
+the archive keeps them.
 """
 
 from __future__ import annotations

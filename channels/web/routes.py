@@ -331,7 +331,7 @@ class WebRoutes:
     # -- conversations ---------------------------------------------------------------------------------------
 
     async def _list(self, request: web.Request) -> web.Response:
-        """Return the person's next conversations, most recently active first. `before` is the last one that the page has."""
+        """Return a page of the person's conversations, most recently active first. It begins after the conversation `before`."""
         chat, before = _conversation(request, None), request.query.get("before")
         query = request.query.get("q", "")
         after = None if before is None else _conversation(request, before)
@@ -383,7 +383,7 @@ class WebRoutes:
         return web.json_response({"taken": taken}, status=202)
 
     async def _edit(self, request: web.Request) -> web.Response:
-        """Replace the text of the person's last message, and answer it again. The new text is never run as a command."""
+        """Replace the text of the person's last message, so that the bot answers it again. The new text is never run as a command."""
         sent, id_ = await _body(request, _Message), request.match_info["id"]
         edit = self._inbound(request, sent, f"edit:{sent.client_id}", sent.text)
         chat = edit.chat_key
@@ -553,7 +553,7 @@ def _question(one: ShownQuestion) -> WebMessage:
 
 
 def _merge(earlier: list[WebMessage], said: Sequence[WebMessage]) -> list[WebMessage]:
-    """Return the archived messages, followed by the live chat's messages. The live chat has all messages since its first one.
+    """Return the archived messages (`earlier`) from before the live chat's first message, then the live chat's messages (`said`).
     If the archive has several versions of a message, include only one: of a person's message the first version, of a bot's
     message the last version.
     """

@@ -55,8 +55,8 @@ class ToolPorts:
     web: Web = field(default_factory=Web)
     recall: Recalls | None = None
     chats_of: Callable[..., Awaitable[MembershipAnswer]] | None = None
-    """Function that returns those of a person's chats that the person is a member of now (`bot.core.access`). Each search asks
-    again, so that a person who has left a chat can no longer search it.
+    """Function that returns the chats in which a person is a member now (`bot.core.access`). Each search calls it again, so that
+    a person who has left a chat can no longer search it.
     """
     catalog: ToolCatalog = NOTHING
     permalink: Callable[[ArchiveLine], str | None] = lambda _: None
@@ -96,8 +96,8 @@ class BuiltinTool:
 
 def tool(description: str = "", **fields: Any) -> Callable[[Callable[..., Any]], BuiltinTool]:
     """Return a decorator that makes a tool from a function. `fields` sets further fields of `BuiltinTool`; their defaults suit
-    a tool that only reads. The function takes the ports, and then either each argument of the tool or `args`, one model of all
-    arguments. If the function is not async, it runs on another thread.
+    a tool that only reads. The function takes the ports, and then either each argument of the tool or `args`, a Pydantic model of
+    all arguments. If the function is not async, it runs on another thread.
     """
 
     def made(function: Callable[..., Any]) -> BuiltinTool:

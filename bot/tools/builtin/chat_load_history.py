@@ -177,7 +177,7 @@ async def _newest(
 
 async def _marked(ports: ToolPorts, lines: Sequence[ArchiveLine], chat_key: ChatKey) -> list[ArchiveLine]:
     """Return the lines with a link and their chat as metadata. The last line of each turn also names the turn's artifacts,
-    except those of other chats, which cannot be read here.
+    except artifacts of other chats, because this chat cannot read them.
     """
     last = {line.request_id: line for line in lines if line.chat_key == chat_key and line.request_id}
     made: Mapping[str, Sequence[tuple[str, str]]] = {}

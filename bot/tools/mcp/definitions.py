@@ -30,8 +30,8 @@ INNER_WORDS = 400  # Max characters of each description inside a schema
 SCHEMA = 24_000  # Max characters of a schema in JSON
 PROBLEMS = 20
 LAST_RESORT = 2 * 3_600.0
-"""Seconds by which the time limit in `tools.dispatch` exceeds the tool's own limit. The connection enforces the own limit, and
-stops its clock while a person is being asked.
+"""Seconds by which the time limit in `tools.dispatch` exceeds the tool's own limit. The connection enforces the tool's
+limit, and does not count the time in which a person is being asked.
 """
 LONGEST = 4_000_000
 """Max characters of a result. A result that is too large for the model's context becomes an artifact."""

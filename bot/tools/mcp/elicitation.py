@@ -55,8 +55,8 @@ class _Call:
 
 @dataclass(eq=False)
 class Elicitations:
-    """The questions of one MCP server. While several calls run, no question is asked, because the turn that it belongs to is
-    unknown.
+    """The questions of one MCP server. While several calls run, no question is asked, because nobody knows which call the
+    question belongs to.
     """
 
     server: str

@@ -320,7 +320,7 @@ class Server:
                 f"The MCP server {self.name} answered with something that is no result. It may have taken effect."
             ) from None
         except (MCPError, anyio.ClosedResourceError, anyio.BrokenResourceError) as error:
-            # The SDK raises `MCPError` also if an answer breaks off. A server could send the same code, so test the connection.
+            # The SDK raises `MCPError` also if an answer breaks off. A server could send the same error code, so test the connection.
             refused = isinstance(error, MCPError) and not (
                 error.code == CONNECTION_CLOSED and error.message.startswith("SSE stream ")
             )

@@ -71,7 +71,7 @@ def path_glob(parts: Sequence[str]) -> Callable[[Sequence[str]], bool]:
     pattern = [None if part == ANY_DEPTH else glob(part) for part in parts]
 
     def matches(path: Sequence[str]) -> bool:
-        # Each number in `taken` says how many leading parts of the path the pattern's parts so far can match.
+        # `taken` contains each number of leading path parts that the pattern parts read so far can match.
         taken = {0}
         for part in pattern:
             if not taken:
