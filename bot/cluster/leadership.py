@@ -46,7 +46,7 @@ _HOSTS = """SELECT h.holder, l.holder IS NOT NULL FROM cluster_hosts h LEFT JOIN
 
 
 class PostgresLeadership:
-    """Implements `core.services.Leadership` with a lease, which is a row in the log's database."""
+    """Implements `contracts.environment.Leadership` with a lease, which is a row in the log's database."""
 
     def __init__(self, url: str, *, clock: Clock, log: Log, holder: str = "") -> None:
         self._url, self._clock, self._log = url, clock, log

@@ -1,4 +1,4 @@
-"""Interfaces of the process environment: clock, disk, ids, log, redaction, and alerts to operators."""
+"""Interfaces of the process environment: clock, disk, ids, log, alerts to operators, and leader election."""
 
 from __future__ import annotations
 
@@ -126,3 +126,37 @@ class OperatorNotices(Protocol):
 
     def tell(self, subject: str, words: Sentence, *, every: float = 3_600.0) -> object:
         """Alert operators. Each `subject` is reported at most once in `every` seconds."""
+
+
+class Leadership(Protocol):
+    """Leader election among processes that share one event log."""
+
+    @property
+    def epoch(self) -> int:
+        """Return the number of the current leadership. Each new leader increases it; 0 means that there was no leader yet."""
+
+    async def confirmed(self) -> None:
+        """Return as soon as this process is certainly the leader. If another process has become the leader, never return,
+        so that this process sends nothing more.
+        """
+
+    async def while_leading(self, call: Coroutine[Any, Any, _R]) -> _R:
+        """Return the result of a long call. If the leadership may be lost, cancel the call and raise `errors.DeliveryUncertain`."""
+
+    def role(self) -> str:
+        """Return a description of the leadership state for operators; "" if there is nothing to report."""
+
+
+class SoleLeader:
+    """Leadership of the only process that uses a `.ship` folder."""
+
+    epoch = 0
+
+    async def confirmed(self) -> None:
+        pass
+
+    async def while_leading(self, call: Coroutine[Any, Any, _R]) -> _R:
+        return await call
+
+    def role(self) -> str:
+        return ""

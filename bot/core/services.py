@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
 
 from bot import config
 from bot.contracts.channel import Channel, Manifest
-from bot.contracts.environment import Clock, Disk, Ids
+from bot.contracts.environment import Clock, Disk, Ids, Leadership, SoleLeader
 from bot.core.access import AccessList, Operators
 from bot.core.event_log import EventLog
 from bot.storage.artifacts import ArtifactStore
@@ -19,42 +18,6 @@ from bot.telemetry.log import JsonlLog
 from bot.telemetry.redaction import Redactor
 from bot.tools.file_guard import FileGuard
 from bot.tools.skills import SkillFolder
-
-_T = TypeVar("_T")
-
-
-class Leadership(Protocol):
-    """Leader election among processes that share one event log."""
-
-    @property
-    def epoch(self) -> int:
-        """Return the number of the current leadership. Each new leader increases it; 0 means that there was no leader yet."""
-
-    async def confirmed(self) -> None:
-        """Return as soon as this process is certainly the leader. If another process has become the leader, never return,
-        so that this process sends nothing more.
-        """
-
-    async def while_leading(self, call: Coroutine[Any, Any, _T]) -> _T:
-        """Return the result of a long call. If the leadership may be lost, cancel the call and raise `errors.DeliveryUncertain`."""
-
-    def role(self) -> str:
-        """Return a description of the leadership state for operators; "" if there is nothing to report."""
-
-
-class SoleLeader:
-    """Leadership of the only process that uses a `.ship` folder."""
-
-    epoch = 0
-
-    async def confirmed(self) -> None:
-        pass
-
-    async def while_leading(self, call: Coroutine[Any, Any, _T]) -> _T:
-        return await call
-
-    def role(self) -> str:
-        return ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,7 +2,7 @@
 tests.bench.path`. `--files` prints the file names.
 
 The measured message is the third of its chat on Telegram, so imports, prompts and cache filling do not count. What the
-gateway calls in an equally long period without a message is subtracted.
+gateway calls in a longer period without a message is subtracted.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ SETTLE_SECONDS = 1.5
 """Interval in seconds after the answer that still counts as part of the message: the end of the turn, the
 archive and the index.
 """
+IDLE_PERIODS = 4
+"""Length of the period without a message, in multiples of `SETTLE_SECONDS`. It contains each periodic task of the gateway."""
 WAIT_SECONDS = 20.0
 
 
@@ -65,7 +67,7 @@ async def traced(folder: Path) -> Count:
         for _ in range(WARM):
             await program.answered(chat)
         await asyncio.sleep(SETTLE_SECONDS)
-        idle = await _counted(program, asyncio.sleep(0))
+        idle = await _counted(program, asyncio.sleep((IDLE_PERIODS - 1) * SETTLE_SECONDS))
         found = await _counted(program, program.answered(chat))
     except TimeoutError:
         raise Unanswered("the tracer wrote nothing") from None
@@ -77,7 +79,7 @@ async def traced(folder: Path) -> Count:
     files: Counter[str] = Counter()
     for name, calls in functions.items():
         files[name.partition(":")[0]] += calls
-    return Count(files, functions, moves, found["calls"] - idle["calls"])
+    return Count(files, functions, moves, found["calls"] - idle["calls"] // IDLE_PERIODS)
 
 
 async def _counted(program: Traced, work: Awaitable[object]) -> Json:
