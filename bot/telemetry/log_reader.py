@@ -182,8 +182,8 @@ _PAIRED = {"llm_request": "callId", "tool_call": "toolUseId", "approval": "appro
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A step of a turn. `end` is in milliseconds since the turn's first log line, `duration` in milliseconds. `arguments` are those
-    of a tool call.
+    """A step of a turn. `end` is in milliseconds since the person's message, `duration` in milliseconds. `arguments` are those of a
+    tool call. A step with `open` had not ended when the log was read; its `end` is its begin.
     """
 
     kind: str
@@ -193,6 +193,7 @@ class Step:
     duration: float | None
     usage: UsageTotals
     arguments: str = ""
+    open: bool = False
 
 
 def turn_lines(folder: Path, disk: Disk, request_id: str) -> list[Line]:
@@ -204,23 +205,29 @@ def turn_lines(folder: Path, disk: Disk, request_id: str) -> list[Line]:
 
 def steps_of(lines: Sequence[Line]) -> list[Step]:
     """Return the steps of a turn's log lines. The line at which a model call or tool call begins is a step only if the call has not
-    ended.
+    ended. The duration of a turn's begin is the wait before it, that of a retry the wait until it.
     """
-    began, found, open_ = min(map(epoch_ms, lines)), list[Step](), dict[str, tuple[float, Step]]()
+    queued = next((ms for line in lines if (ms := details_of(line).get("queueMs"))), 0)
+    starts = [epoch_ms(line) - queued for line in lines if line.get("kind") == "turn_start"]
+    began, found, open_ = min([*starts, *map(epoch_ms, lines)]), list[Step](), dict[str, tuple[float, Step]]()
     for line in lines:
         kind, details, end = str(line.get("kind")), details_of(line), epoch_ms(line) - began
         if line.get("level") == "debug":
             continue
         usage, key = UsageTotals(), str(details.get(_PAIRED.get(kind, "")))
         usage.take(line)
+        duration = line.get("duration")
+        if kind == "llm_retry":
+            duration = details.get("waitMs")
+            end += duration or 0
+        elif kind == "turn_start":
+            duration = queued or None
         words = [f"step {line['step']}:"] if "step" in line else []
         words += [str(line.get("message")), *shown_details(details, SHOWN)]
         arguments = str(details.get("input") or "") if kind == "tool_call" else ""
-        step = Step(
-            kind, str(line.get("level")), " ".join(words), end, line.get("duration"), usage, arguments
-        )
+        step = Step(kind, str(line.get("level")), " ".join(words), end, duration, usage, arguments)
         if kind in _PAIRED and kind not in _ENDS and "decision" not in details:
-            open_[key] = end, step
+            open_.setdefault(key, (end, step))
             found += [step] if kind == "approval" else []
             continue
         if key in open_:
@@ -228,7 +235,7 @@ def steps_of(lines: Sequence[Line]) -> list[Step]:
             took = end - begin if step.duration is None else step.duration
             step = replace(step, duration=took, arguments=first.arguments)
         found.append(step)
-    return [*found, *(step for _, step in open_.values() if step.kind != "approval")]
+    return [*found, *(replace(step, open=True) for _, step in open_.values() if step.kind != "approval")]
 
 
 def shown_details(details: Mapping[str, Any], names: Iterable[str]) -> list[str]:

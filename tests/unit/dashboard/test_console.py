@@ -483,6 +483,7 @@ async def test_a_turn_is_shown_as_what_was_said_and_its_steps(tmp_path: Path, sh
     step("llm_response", 2_350, took=200.0, callId="c2", model="n", usage=usage, costUsd=0.25, task="T")
     step("tool_result", 2_400, took=400.0, toolUseId="t1", tool="task")
     step("approval", 2_500, approval="q", tool="write")
+    step("approval", 2_600, "warn", approval="q", tool="write")
     step("approval", 4_500, approval="q", decision="approved", by="telegram:9")
     step("delivery", 4_600, took=40.0, state="sent")
     step("answer_shown", 4_600, waitedMs=4_600, queueMs=500, modelMs=1_400, approvalMs=2_000)
@@ -498,20 +499,22 @@ async def test_a_turn_is_shown_as_what_was_said_and_its_steps(tmp_path: Path, sh
     assert "Answer 晴れ" in shown
     assert "Waited 4,600 ms Queue 500 ms 11% Approval 2,000 ms 43% Model 1,400 ms 30%" in shown
     steps = [
-        "turn_start 0 ms",
-        "llm_response model=m error=Overloaded 100 ms 100 ms",
-        "llm_retry error=Overloaded waitMs=1300 200 ms",
-        "task task=T 1,500 ms",
-        'tool_result tool=run task=T {"command": "wc"} 1,600 ms 50 ms',
-        "llm_response model=n task=T 1,650 ms 200 ms $0.2500",
-        'tool_result tool=task {"prompt": "count"} 1,500 ms 400 ms',
-        "approval tool=write 2,000 ms",
-        "approval 2,000 ms 2,000 ms",
-        "delivery 4,060 ms 40 ms",
-        "answer_shown 4,100 ms",
-        "tool_call tool=slow 4,200 ms",
+        "Queue 0 ms 500 ms",
+        "Model model=m error=Overloaded 600 ms 100 ms",
+        "Model error=Overloaded waitMs=1300 700 ms 1,300 ms",
+        "task task=T 2,000 ms",
+        'Tools tool=run task=T {"command": "wc"} 2,100 ms 50 ms',
+        "Model model=n task=T 2,150 ms 200 ms $0.2500",
+        'Tools tool=task {"prompt": "count"} 2,000 ms 400 ms',
+        "Approval tool=write 2,500 ms",
+        "Approval tool=write 2,600 ms",
+        "Approval 2,500 ms 2,000 ms",
+        "Delivery 4,560 ms 40 ms",
+        "answer_shown 4,600 ms",
+        "Tools tool=slow 4,700 ms no end yet",
     ]
     assert " ".join(steps) in shown
+    assert 'aria-label="starts at 700 ms, takes 1,300 ms"' in page
     step("turn_end", 18_800, "error", 18_800.0, status="failed", cause=f"LlmRefused: {EVIL}")
     console = pages.console(tmp_path, titles={str(KEY): "Weather"})
     shown = words(await show(console, f"/turns/{request}"))
