@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import click
 import typer
@@ -66,7 +66,16 @@ def show(owner: Owner, file: Some = None, root: Dir = Here, as_json: AsJson = Fa
         for number, (line, by) in enumerate(zip(found.text.split("\n"), found.written, strict=True), 1):
             if as_json:
                 place = {"owner": whose.key, "kind": whose.kind, "path": found.path, "line": number}
-                say_json(place | {"text": line, "written": [_as_json(written) for written in by]})
+                written = [
+                    {
+                        "ts": one.ts,
+                        "requestId": one.request_id or None,
+                        "chatKey": str(one.chat_key) if one.chat_key is not None else None,
+                        "userId": one.user_id,
+                    }
+                    for one in by
+                ]
+                say_json(place | {"text": line, "written": written})
             else:
                 say(f"{_source(by):<60}  {line}".rstrip())
 
@@ -143,15 +152,6 @@ async def _owner(store: NoteStore, name: str) -> MemoryOwner:
 
 def _nothing(name: str, path: str | None) -> errors.NotFound:
     return errors.NotFound(f"nothing is remembered of {name!r}{f' in {path!r}' if path else ''}")
-
-
-def _as_json(written: Written) -> dict[str, Any]:
-    return {
-        "ts": written.ts,
-        "requestId": written.request_id or None,
-        "chatKey": str(written.chat_key) if written.chat_key is not None else None,
-        "userId": written.user_id,
-    }
 
 
 def _source(by: tuple[Written, ...]) -> str:

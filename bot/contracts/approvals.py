@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, get_args
 
-from bot.contracts.identity import CONSOLE, ChatKey, UserRef
+from bot.contracts.identity import ChatKey, UserRef
 
 Ended = Literal["approved", "denied", "steered", "stopped", "expired", "nobody", "unattended"]
 Subject = Literal["call", "budget", "person", "question"]
@@ -187,10 +187,6 @@ class Viewer:
     person: UserRef
     operator: bool = False
     chat: ChatKey | None = None
-
-    @property
-    def at_console(self) -> bool:
-        return self.person == CONSOLE
 
     def sees(self, person: UserRef | None, chat: ChatKey) -> bool:
         """Return True if the viewer sees an open loop of this person in this chat."""

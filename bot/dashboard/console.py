@@ -158,7 +158,10 @@ class Console:
                 # If open items cannot be read, the page is shown without their number.
                 with contextlib.suppress(errors.StorageError):
                     waits = Counter(one.kind for one in await self.waiting())
-                found |= {"at": _at(request), "pages": max(1, math.ceil((found.get("rows") or 0) / ROWS))}
+                found |= {
+                    "at": _number(request, "page", 1),
+                    "pages": max(1, math.ceil((found.get("rows") or 0) / ROWS)),
+                }
                 template = self._templates.get_template(f"{name}.html")
                 body = await asyncio.to_thread(
                     template.render, page=name, language=code, waits=waits, **found
@@ -199,7 +202,7 @@ class Console:
             key = ChatKey.parse(request.match_info["chat"])
         except errors.IdentityInvalid:
             return None
-        asked, page, before = _asked(request, "q"), _at(request), _number(request, "before", 0)
+        asked, page, before = _asked(request, "q"), _number(request, "page", 1), _number(request, "before", 0)
         older, total, offset = "", None, _offset(request)
         if asked["q"] and self.recalls is not None:
             now = int(self.clock.now() * 1000)
@@ -396,13 +399,9 @@ def _number(request: web.Request, name: str, least: int) -> int:
     return max(least, int(given)) if given.isascii() and given.isdecimal() and len(given) < 10 else least
 
 
-def _at(request: web.Request) -> int:
-    return _number(request, "page", 1)
-
-
 def _offset(request: web.Request) -> int:
     """Return the number of rows before the requested page."""
-    return (_at(request) - 1) * ROWS
+    return (_number(request, "page", 1) - 1) * ROWS
 
 
 def _asked(request: web.Request, *names: str) -> dict[str, str]:
@@ -439,7 +438,8 @@ def _environment(clock: Clock) -> jinja2.Environment:
         loader=jinja2.FileSystemLoader(PAGES),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
-        finalize=_finished,
+        # Remove control and text-direction characters from texts. Jinja's own markup stays.
+        finalize=lambda value: text.for_terminal(value) if type(value) is str else value,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -463,11 +463,6 @@ def _environment(clock: Clock) -> jinja2.Environment:
         "short": _short,
     }
     return made
-
-
-def _finished(value: Any) -> Any:
-    """Return a text without control and text-direction characters. Jinja's own markup is returned unchanged."""
-    return text.for_terminal(value) if type(value) is str else value
 
 
 def _query(fields: Mapping[str, object]) -> str:

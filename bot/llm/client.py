@@ -23,7 +23,7 @@ from bot.contracts.environment import Clock
 from bot.contracts.model import ModelFacts, ModelReply, ModelRequest, ModelStream
 from bot.llm import classify
 from bot.llm.costs import PriceTable
-from bot.llm.messages_api import Accumulator, EventStream, encoded, headers_of
+from bot.llm.messages_api import FALLBACKS, Accumulator, EventStream, encoded
 from bot.llm.models import TAKES
 from bot.llm.wrapper import usage_object
 
@@ -173,7 +173,10 @@ class AnthropicModel:
                 content=await encoded(request),
                 # An empty idempotency key prevents the library from creating a key.
                 options={
-                    "headers": {"content-type": "application/json", **headers_of(request)},
+                    "headers": {
+                        "content-type": "application/json",
+                        **({"anthropic-beta": FALLBACKS} if request.provider_fallbacks else {}),
+                    },
                     "idempotency_key": "",
                 },
                 stream=True,

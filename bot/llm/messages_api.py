@@ -48,10 +48,6 @@ def body_of(request: ModelRequest) -> Json:
     return body
 
 
-def headers_of(request: ModelRequest) -> dict[str, str]:
-    return {"anthropic-beta": FALLBACKS} if request.provider_fallbacks else {}
-
-
 def wire(request: ModelRequest) -> bytes:
     """Return the encoded bytes of a request. They are kept, so that a repeated call is fast. Raises ValueError or TypeError."""
     if not request.wire:

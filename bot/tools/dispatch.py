@@ -418,13 +418,12 @@ def _command(error: errors.CommandFailed, tool: str, redact: Redact, operator: s
         head = f"{tool}: the command was stopped: {error.over}. Part of it may be done; do it with less."
 
     def rendered(streams: Mapping[str, str]) -> str:
-        parts = [f"{name}:\n{_fenced(words)}" for name, words in streams.items() if words]
+        parts = []
+        for name, words in streams.items():
+            if words:
+                longest = max((len(run) for run in re.findall(r"`{3,}", words)), default=2)
+                fence = "`" * (longest + 1)
+                parts.append(f"{name}:\n{fence}\n{words}\n{fence}")
         return "\n".join([head, *(parts or ["It printed nothing."])])
 
     return Failure(rendered(short), f"{operator} ({ended})", rendered(whole) if whole != short else None)
-
-
-def _fenced(words: str) -> str:
-    longest = max((len(run) for run in re.findall(r"`{3,}", words)), default=2)
-    fence = "`" * (longest + 1)
-    return f"{fence}\n{words}\n{fence}"

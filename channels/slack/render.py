@@ -13,7 +13,7 @@ from typing import Any
 from slack_sdk.errors import SlackApiError
 
 from bot import text
-from bot.contracts.approvals import Choice, QuestionButtons
+from bot.contracts.approvals import Choice
 from bot.contracts.base import Json
 from bot.contracts.channel import HomeSection
 from bot.contracts.environment import Clock
@@ -148,9 +148,17 @@ async def write(
             if web_api.error_code(error) not in REFUSED:
                 raise
             client.lacks(form, error)
-    if message.buttons is None:
+    if (asked := message.buttons) is None:
         return await call(**where, markdown_text=markdown)
-    return await call(**where, **_with_buttons(markdown, message.buttons, message.language))
+    elements = [
+        {"type": "button", "text": _plain(label), "action_id": f"approval_{choice}", "value": value}
+        for choice, (label, value) in approval_buttons.offered(asked, message.language).items()
+    ]
+    # Slack shows `fallback` in notifications, even on a locked phone, so the tool call that needs an approval is left out.
+    fallback = markdown if _SHOWN_WHOLE & {*asked.choices} else markdown.partition("\n\n")[0]
+    # A decided question has no buttons. The question still needs blocks, because without blocks Slack keeps the old buttons.
+    actions = [{"type": "actions", "elements": elements}] if elements else []
+    return await call(**where, **_blocks(fallback, {"type": "markdown", "text": markdown}, *actions))
 
 
 def _blocks(fallback: str, *blocks: Json) -> Json:
@@ -169,18 +177,6 @@ def _thumbs(language: str) -> Json:
 
 def _plain(words: str) -> Json:
     return {"type": "plain_text", "text": words}
-
-
-def _with_buttons(markdown: str, asked: QuestionButtons, language: str) -> Json:
-    elements = [
-        {"type": "button", "text": _plain(label), "action_id": f"approval_{choice}", "value": value}
-        for choice, (label, value) in approval_buttons.offered(asked, language).items()
-    ]
-    # Slack shows `fallback` in notifications, even on a locked phone, so the tool call that needs an approval is left out.
-    fallback = markdown if _SHOWN_WHOLE & {*asked.choices} else markdown.partition("\n\n")[0]
-    # A decided question has no buttons. The question still needs blocks, because without blocks Slack keeps the old buttons.
-    actions = [{"type": "actions", "elements": elements}] if elements else []
-    return _blocks(fallback, {"type": "markdown", "text": markdown}, *actions)
 
 
 def _task(card: Card) -> Json:
@@ -308,9 +304,6 @@ class Streams:
 
 def begun_as(message: Outbound, post: Json) -> bool:
     """Return True if a post of the bot is an open stream of `message`. Such a post has no metadata, so its text is compared."""
-    shown, words = _words(text.unescaped(str(post.get("text") or ""))), _words(message.text)
+    posted = text.unescaped(str(post.get("text") or ""))
+    shown, words = (_NO_WORDS.sub("", markdown) for markdown in (posted, message.text))
     return "metadata" not in post and bool(shown) and (words.startswith(shown) or shown.startswith(words))
-
-
-def _words(markdown: str) -> str:
-    return _NO_WORDS.sub("", markdown)

@@ -201,13 +201,11 @@ class _Writer:
             for mark in hidden[at]:  # the beginning or end of a spoiler
                 self._put(child.content[done:mark])
                 done = mark + 2
-                self._end(SPOILER) if self._in_spoiler() else self._begin(SPOILER)
+                inside = any(kind == SPOILER for kind, _ in self._open)
+                self._end(SPOILER) if inside else self._begin(SPOILER)
             self._put(child.content[done:])
-        if self._in_spoiler():
+        if any(kind == SPOILER for kind, _ in self._open):
             self._end(SPOILER)
-
-    def _in_spoiler(self) -> bool:
-        return any(kind == SPOILER for kind, _ in self._open)
 
     def _inline(self, token: Token) -> None:
         kind, _, edge = token.type.partition("_")

@@ -21,7 +21,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, NonNegativeI
 from pydantic.alias_generators import to_camel
 
 from bot import errors, text
-from bot.contracts.approvals import COMMANDS, EXAMPLES, Act, OpenLoop, ShownQuestion
+from bot.contracts.approvals import COMMANDS, EXAMPLES, Act, OpenLoop
 from bot.contracts.channel import FILE_PIECE, ChannelDeps, Intake
 from bot.contracts.identity import THREAD, ChatKey, UserRef
 from bot.contracts.messages import ArchiveLine, Command, Conversation, Inbound
@@ -387,7 +387,9 @@ class WebRoutes:
         sent, id_ = await _body(request, _Message), request.match_info["id"]
         edit = self._inbound(request, sent, f"edit:{sent.client_id}", sent.text)
         chat = edit.chat_key
-        last = await self._last_said(chat)
+        earlier = [line for line in await self._intake.recent(chat, _EARLIER) if line.role == "user"]
+        said = [one for one in self.chats.chat(chat).said if one.role == "user"]
+        last = next(reversed(_merge(await self._lines(earlier), said)), None)
         if last is None or last.id != id_ or command(last.text) is not None:
             raise Refused(409, "web.not_last")
         if not sent.text.strip() and not last.files:
@@ -400,15 +402,9 @@ class WebRoutes:
         facts = {"kind": "edit", "message_id": id_, "command": None, "renews": "", "attachments": came}
         taken = await self._intake.accept(edit.model_copy(update=facts))
         if taken:
-            said = WebMessage(self.chats.number(), id_, "user", "message", sent.text, edit.ts, files=files)
-            self.chats.change(chat, said)
+            changed = WebMessage(self.chats.number(), id_, "user", "message", sent.text, edit.ts, files=files)
+            self.chats.change(chat, changed)
         return web.json_response({"taken": taken}, status=202)
-
-    async def _last_said(self, chat: ChatKey) -> WebMessage | None:
-        earlier = [line for line in await self._intake.recent(chat, _EARLIER) if line.role == "user"]
-        lines = await self._lines(earlier)
-        said = [one for one in self.chats.chat(chat).said if one.role == "user"]
-        return next(reversed(_merge(lines, said)), None)
 
     # -- files -----------------------------------------------------------------------------------------------
 
@@ -495,7 +491,11 @@ class WebRoutes:
         asked = await self._intake.questions(key, person, since)
         ratings = await self._intake.ratings(key, since)
         lines = await self._lines(earlier)
-        questions = await asyncio.to_thread(lambda: [_question(one) for one in asked])
+        marked_up = await asyncio.to_thread(lambda: [nodes(one.text) for one in asked])
+        questions = [
+            WebMessage(0, one.id, "assistant", "notice", one.text, one.ts, shown, one.buttons, restored=True)
+            for one, shown in zip(asked, marked_up, strict=True)
+        ]
         response = web.StreamResponse(headers=_STREAM)
         self._welcome(request, response)
         await response.prepare(request)
@@ -544,12 +544,6 @@ class WebRoutes:
         files = [*filter(None, (self.sent_files.find(chat, str(one)) for one in ids))]
         shown = nodes(line.text)
         return WebMessage(0, id_, line.role, "reply", line.text, line.ts, shown, files=files, turn=turn)
-
-
-def _question(one: ShownQuestion) -> WebMessage:
-    return WebMessage(
-        0, one.id, "assistant", "notice", one.text, one.ts, nodes(one.text), one.buttons, restored=True
-    )
 
 
 def _merge(earlier: list[WebMessage], said: Sequence[WebMessage]) -> list[WebMessage]:

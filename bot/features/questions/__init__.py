@@ -28,7 +28,7 @@ from bot.contracts.approvals import (
 )
 from bot.contracts.base import Json
 from bot.contracts.channel import HomeSection
-from bot.contracts.identity import ChatKey, UserRef
+from bot.contracts.identity import CONSOLE, ChatKey, UserRef
 from bot.contracts.messages import Command as CallOf
 from bot.contracts.messages import Inbound
 from bot.core import events, outgoing
@@ -260,7 +260,7 @@ class Approvals(QuestionService):
                 what, why, detail = wording.wish(asked, ""), wording.reasons(asked), call_in_words(asked)
             shown = (asked.chat_key, what, *about, name, why, detail, one.expires_at)
             found.append(OpenLoop("approval", one.id[-SHORT:], *shown, acts=("once", "deny") if may else ()))
-        for given in self._lasting() if viewer.at_console else ():
+        for given in self._lasting() if viewer.person == CONSOLE else ():
             asked = given.asked
             what = say(f"waiting.lasting_{given.verdict.scope}", act=act(asked), count=given.used)
             found.append(

@@ -209,10 +209,6 @@ def _milliseconds(moment: datetime | None) -> int | None:
     return int(aware.timestamp() * 1000)
 
 
-def _when(ts: int) -> str:
-    return datetime.fromtimestamp(ts / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-
-
 def _nothing(args: LoadHistoryInput, found: _FoundLines) -> str:
     if found.total > 0 and args.offset:
         return (
@@ -226,7 +222,11 @@ def _nothing(args: LoadHistoryInput, found: _FoundLines) -> str:
 def _receipt(
     args: LoadHistoryInput, lines: list[ArchiveLine], found: _FoundLines, turn: ToolExecutionContext
 ) -> str:
-    said = f"Loaded {len(lines)} older messages, {_when(lines[0].ts)} to {_when(lines[-1].ts)}"
+    first, last = (
+        datetime.fromtimestamp(line.ts / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+        for line in (lines[0], lines[-1])
+    )
+    said = f"Loaded {len(lines)} older messages, {first} to {last}"
     # The turn may have had room for only some of the messages, so count only the matches among these.
     loaded = set(map(_identity, lines))
     matches = sum(_identity(hit) in loaded for hit in found.hits)

@@ -80,7 +80,10 @@ async def chat_send(ports: ToolPorts, args: ChatSendInput) -> str:
             f"{max(1, round(error.wait / 60))} min. It will then be delivered by itself. Do not send it again."
         )
     except errors.DeliveryFailed as error:
-        raise errors.ToolError(_undelivered(error)) from error
+        refused = "Not delivered: the platform refused the message."
+        words = next((words for kind, words in _REFUSED.items() if isinstance(error, kind)), refused)
+        names = ", ".join(getattr(error, "names", ()))
+        raise errors.ToolError(words.format(error=error, names=names)) from error
     if not sent:
         return "Nothing was sent, as you wanted."
     parts = f" in {len(sent)} parts" if len(sent) > 1 else ""
@@ -123,12 +126,6 @@ _REFUSED: Mapping[type[errors.DeliveryFailed], str] = {
     errors.TargetGone: "Not delivered: this chat can no longer be written to.",
     errors.ClaimUnfounded: UNFOUNDED,
 }
-
-
-def _undelivered(error: errors.DeliveryFailed) -> str:
-    refused = "Not delivered: the platform refused the message."
-    words = next((one for kind, one in _REFUSED.items() if isinstance(error, kind)), refused)
-    return words.format(error=error, names=", ".join(getattr(error, "names", ())))
 
 
 def promises_more(arguments: Json) -> bool:
