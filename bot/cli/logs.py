@@ -147,7 +147,15 @@ def trace(request_id: RequestId, root: Dir = Here, full: Full = False, as_json: 
         _show(found, full=True, as_json=as_json)
         return
     lines = [line for _, line in found]
-    _show_steps(lines)
+    # One line for each step: time since the start, duration, tokens, cached share, cost and description.
+    say(f"{'offset':>11} {'ms':>9} {'tokens':>15} {'cache':>5} {'cost':>9}")
+    for one in steps_of(lines):
+        usage = one.usage
+        took = "" if one.duration is None else f"{one.duration:,.0f}"
+        tokens = f"{usage.prompt:,}→{usage.tokens['outputTokens']:,}" if usage.prompt else ""
+        cost = ("unknown" if usage.unpriced else f"${usage.cost:.4f}") if usage.prompt else ""
+        share = "" if usage.cached is None else f"{usage.cached:.0%}"
+        say(f"{one.end / 1000:>+11.3f} {took:>9} {tokens:>15} {share:>5} {cost:>9}  {one.kind}: {one.words}")
     sums = total_of(lines)
     say(
         f"{counted(sums.calls, 'answer')} of the model, {sums.prompt:,} tokens read, "
@@ -160,15 +168,3 @@ def _of_turn(root: Path, turn: str) -> list[tuple[str, Line]]:
     found = list(reader.of_request(turn))
     _report_unreadable(reader)
     return found
-
-
-def _show_steps(lines: list[Line]) -> None:
-    """Print one line for each step: time since the start, duration, tokens, cached share, cost and description."""
-    say(f"{'offset':>11} {'ms':>9} {'tokens':>15} {'cache':>5} {'cost':>9}")
-    for one in steps_of(lines):
-        usage = one.usage
-        took = "" if one.duration is None else f"{one.duration:,.0f}"
-        tokens = f"{usage.prompt:,}→{usage.tokens['outputTokens']:,}" if usage.prompt else ""
-        cost = ("unknown" if usage.unpriced else f"${usage.cost:.4f}") if usage.prompt else ""
-        share = "" if usage.cached is None else f"{usage.cached:.0%}"
-        say(f"{one.end / 1000:>+11.3f} {took:>9} {tokens:>15} {share:>5} {cost:>9}  {one.kind}: {one.words}")

@@ -131,14 +131,11 @@ def forget(owner: Owner, file: Some = None, root: Dir = Here, yes: Yes = False) 
     """Delete the memory of an owner, or one file of it. This cannot be undone."""
     must_confirm(f"forget {file or 'everything'} of {owner}", yes=yes)
     with changing(root) as disk:
-        count = asyncio.run(_forget(_store(root, disk), owner, file))
+        store = _store(root, disk)
+        count = asyncio.run(store.drop(asyncio.run(_owner(store, owner)), file))
+        if not count:
+            raise _nothing(owner, file)
     say(f"Forgotten: {counted(count, 'file')} of {owner}.")
-
-
-async def _forget(store: NoteStore, name: str, path: str | None) -> int:
-    if not (count := await store.drop(await _owner(store, name), path)):
-        raise _nothing(name, path)
-    return count
 
 
 def _store(root: Path, disk: Disk | None = None) -> NoteStore:

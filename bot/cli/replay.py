@@ -99,7 +99,19 @@ def replay(
         say(f"{'' if task is None else f'task {task} of the '}turn {first.request_id} in {first.chat_key}")
     tasks = sorted((one for one in found if one.task != task), key=lambda one: str(one.task))
     rows = [_row(about, number, one) for number, one in enumerate(own, 1)]
-    rows += [_task_row(about, str(key), list(some)) for key, some in groupby(tasks, lambda one: one.task)]
+    for key, calls in groupby(tasks, lambda one: str(one.task)):
+        faults = [one.wrong for one in calls]
+        exact, wrong = faults.count(None), [*dict.fromkeys(one for one in faults if one is not None)]
+        facts = {
+            "type": "task",
+            **about,
+            "task": key,
+            "requests": len(faults),
+            "exact": exact,
+            "wrong": wrong,
+        }
+        words = f"task {key}: {exact} of {len(faults)} requests exact"
+        rows.append((facts, "\n     ".join([words, *wrong])))
     say_rows(rows, as_json=as_json)
     if live:
         _compare(root, about, own, model, prompt, as_json=as_json)
@@ -192,13 +204,6 @@ def _row(about: Json, number: int, record: RecordedRequest) -> tuple[Json, str]:
         f"{sum(tokens[name] for name in TOKENS[:3]):,} in, {tokens['outputTokens']:,} out, {_cost(facts['costUsd'])}",
     ]
     return facts, "\n     ".join(["  ".join(filter(None, line)), *facts["wrong"]])
-
-
-def _task_row(about: Json, task: str, calls: Sequence[RecordedRequest]) -> tuple[Json, str]:
-    exact = sum(one.wrong is None for one in calls)
-    wrong = list(dict.fromkeys(one.wrong for one in calls if one.wrong is not None))
-    facts = {"type": "task", **about, "task": task, "requests": len(calls), "exact": exact, "wrong": wrong}
-    return facts, "\n     ".join([f"task {task}: {exact} of {len(calls)} requests exact", *wrong])
 
 
 def _compare(

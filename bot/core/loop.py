@@ -11,12 +11,11 @@ import itertools
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bot import errors, tags, text
-from bot.contracts.base import Json, Message
 from bot.contracts.environment import off_loop
-from bot.contracts.messages import NOBODYS, ORIGIN, ArchiveLine, Inbound
+from bot.contracts.messages import NOBODYS, ArchiveLine, Inbound
 from bot.contracts.model import Model, ModelReply, ModelRequest
 from bot.contracts.tools import ToolCall, ToolResult
 from bot.core import attachments, events, view
@@ -329,7 +328,11 @@ class Loop:
             return
         kept = [{"type": "text", "text": f"{words}\n\n{STOPPED}"}]
         spoke = self._spoke()
-        self.fit.append(events.Answered(turn.call, kept, "stopped", origin=self._origin(kept)))
+        self.fit.append(
+            events.Answered(
+                turn.call, kept, "stopped", origin=taint.stamp_of(kept, self.chat.context.shown())
+            )
+        )
         if not spoke:
             await self.reply.leave(f"{text.with_code_closed(words)}\n\n{say('turn.stopped')}", "stopped")
 
@@ -367,13 +370,9 @@ class Loop:
                 unshown=tuple(sorted(reply.unshown)),
                 blind=reply.blind,
                 note=reply.note,
-                origin=self._origin(content),
+                origin=taint.stamp_of(content, self.chat.context.shown()),
             )
         )
-
-    def _origin(self, content: list[Json]) -> Any:
-        answer: Message = {"role": "assistant", "content": content}
-        return taint.stamped(answer, self.chat.context.shown())[ORIGIN] or None
 
 
 def _only_sent(running: RunningTurn) -> bool:

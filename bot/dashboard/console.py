@@ -292,7 +292,10 @@ class Console:
 
     async def _costs(self, request: web.Request) -> Found:
         by: By = next((one for one in get_args(By) if one == request.query.get("by")), "day")
-        days = _day(request) or _period(request)
+        try:
+            days = date.fromisoformat(request.query.get("day") or request.query.get("days", "")).isoformat()
+        except ValueError:
+            days = _period(request)
         asked = {**_asked(request, "channel"), "days": days, "by": by}
         channel, offset = asked["channel"], _offset(request)
         since, until = self._since(days), math.inf if days in _PERIODS else self._since(days) + _DAY
@@ -416,14 +419,6 @@ def _language(request: web.Request) -> str:
 def _period(request: web.Request) -> str:
     given = request.query.get("days", "")
     return given if given in _PERIODS else "7"
-
-
-def _day(request: web.Request) -> str:
-    """Return the requested day, from the parameter `day` or `days`; "" if neither is a date."""
-    try:
-        return date.fromisoformat(request.query.get("day") or request.query.get("days", "")).isoformat()
-    except ValueError:
-        return ""
 
 
 async def _file(request: web.Request) -> web.FileResponse:

@@ -270,7 +270,12 @@ class Dispatcher:
         passed = partial(self._write, call, duration=(self.clock.monotonic() - began) * 1000)
         if isinstance(done, FoundTools):
             passed("done", found=[one["name"] for one in done.definitions])
-            return self._found(call, done, origin)
+            clean: list[Json] = [text.deep(one, self.redact) for one in done.definitions]
+            tools = [{"type": "tool_reference", "tool_name": one["name"], "definition": one} for one in clean]
+            if any(one["name"].startswith(MCP) for one in clean):
+                origin = ANYBODYS  # MCP servers wrote these definitions
+            said = {server: text.clean(self.redact(words)) for server, words in done.instructions.items()}
+            return ToolResult(call.id, tools, origin=origin, instructions=said)
         pictures, failed, pointer, kept = list[str](), None, "", None
         if isinstance(done, Failure):
             failed, words = done, done.model
@@ -294,14 +299,6 @@ class Dispatcher:
         return ToolResult(
             call.id, shown or "(no output)", failed is not None, origin, left_out, pictures=stored
         )
-
-    def _found(self, call: ToolCall, found: FoundTools, origin: Provenance) -> ToolResult:
-        clean: list[Json] = [text.deep(one, self.redact) for one in found.definitions]
-        content = [{"type": "tool_reference", "tool_name": one["name"], "definition": one} for one in clean]
-        if any(one["name"].startswith(MCP) for one in clean):
-            origin = ANYBODYS  # MCP servers wrote these definitions
-        said = {server: text.clean(self.redact(words)) for server, words in found.instructions.items()}
-        return ToolResult(call.id, content, origin=origin, instructions=said)
 
     def _write(self, call: ToolCall, ended: str, **more: Any) -> None:
         name = text.preview(call.name, 80)

@@ -17,7 +17,7 @@ from bot.contracts.tools import ToolInput
 from bot.text import visible
 from bot.tools import context
 from bot.tools.builtin import ToolPorts, tool
-from bot.tools.project import Project, stamp
+from bot.tools.project import stamp
 
 UNFOUNDED = (
     "Not delivered: it says “{error.claim}”, but no tool has done that while you answered this message. Do it now if you can, or "
@@ -94,7 +94,15 @@ def _files(ports: ToolPorts, named: Sequence[str | NewFile]) -> list[OutgoingFil
     files, left = list[OutgoingFile](), BYTES
     for one in named:
         if isinstance(one, str):
-            name, path, data = _read(ports.project, one, left + 1)
+            path = ports.project.place(one)
+            with ports.project.opened(path) as file:
+                before = stamp(os.fstat(file.fileno()))
+                data = file.read(left + 1)
+                if stamp(os.fstat(file.fileno())) != before:
+                    raise errors.ToolError(
+                        f"Not delivered: {one} is being changed. Send again once it is whole."
+                    )
+            name = path.rpartition("/")[2]
         else:
             name, path, data = one.name, "", one.content.encode()
         left -= len(data)
@@ -105,16 +113,6 @@ def _files(ports: ToolPorts, named: Sequence[str | NewFile]) -> list[OutgoingFil
         kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
         files.append(OutgoingFile(name, kind, data, path))
     return files
-
-
-def _read(project: Project, path: str, most: int) -> tuple[str, str, bytes]:
-    place = project.place(path)
-    with project.opened(place) as file:
-        before = stamp(os.fstat(file.fileno()))
-        data = file.read(most)
-        if stamp(os.fstat(file.fileno())) != before:
-            raise errors.ToolError(f"Not delivered: {path} is being changed. Send again once it is whole.")
-    return place.rpartition("/")[2], place, data
 
 
 _REFUSED: Mapping[type[errors.DeliveryFailed], str] = {

@@ -119,11 +119,13 @@ async def memory(ports: ToolPorts, args: MemoryInput) -> str:
             raise errors.ToolError(f"There is no {text.preview(path, 120)}. Nothing was deleted.")
         return f"Deleted: {count} file{'' if count == 1 else 's'}."
     seen = NoteSources(turn.view(), turn.request_id)
-
-    def also(line: str) -> list[Written]:
-        return [Written(by.ts, request_id, turn.chat_key, user_id) for request_id, user_id in seen.of(line)]
-
-    file = await ports.memory.change(owner, name, partial(_changed, args), by, also)
+    file = await ports.memory.change(
+        owner,
+        name,
+        partial(_changed, args),
+        by,
+        lambda line: [Written(by.ts, request, turn.chat_key, user_id) for request, user_id in seen.of(line)],
+    )
     return f"{path} is written: {file.text.count(chr(10)) + 1} lines."
 
 

@@ -80,15 +80,15 @@ def _blocks(message: Message) -> Sequence[Json]:
     return () if isinstance(content, str) else content
 
 
-def stamped(answer: Message, seen_by_model: Iterable[Message]) -> Message:
-    """Return a message of the model with its provenance, computed from all text that the model saw. Foreign text counts
-    only if the message repeats some of it.
+def stamp_of(content: list[Json], seen_by_model: Iterable[Message]) -> Any:
+    """Return the packed provenance of an answer of the model, computed from all text that the model saw. Foreign text counts
+    only if the answer repeats some of it.
     """
     kept = list(seen_by_model)
     origin = seen(kept)
-    if origin.taint == Taint.FOREIGN and not _repeats(answer, kept):
+    if origin.taint == Taint.FOREIGN and not _repeats({"role": "assistant", "content": content}, kept):
         origin = seen(faded(kept))
-    return {**answer, ORIGIN: (origin if len(origin.people) <= MOST_PEOPLE else ANYBODYS).packed()}
+    return (origin if len(origin.people) <= MOST_PEOPLE else ANYBODYS).packed() or None
 
 
 def _parted(message: Message) -> tuple[Message, Sequence[Any]]:
