@@ -27,7 +27,7 @@ from bot.words import Sentence
 @dataclass(frozen=True, slots=True)
 class Health:
     """State of a connection. `last_heard` is the time (epoch seconds) of the platform's last sign of life; None if the
-    platform may send nothing while it is idle.
+    platform sends nothing over an idle connection.
     """
 
     connected: bool

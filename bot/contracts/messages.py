@@ -326,7 +326,7 @@ class OutgoingFile:
 
 @dataclass(frozen=True, slots=True)
 class Outbound:
-    """One visible message: a part of a text, as `Channel.split` cut it, without secrets."""
+    """One visible message. Its text has no secrets, and is short enough for one message of the platform (`Channel.split`)."""
 
     id: str  # ULID of the message's outbox row
     request_id: str
