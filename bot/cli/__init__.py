@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _first_look() -> list[str]:
-    """Return the arguments to use if the user gives none, as in `uvx shipmate`. They start a gateway with default settings in
+    """Return the arguments to use if the user gives none, as in `uvx shipmate`. These arguments start a gateway with default settings in
     the user's data folder. Return [], which shows the help, if there is no terminal or if the current folder is a project.
     """
     terminals = all(stream and stream.isatty() for stream in (sys.stdin, sys.stdout))

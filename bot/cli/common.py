@@ -104,7 +104,7 @@ def must_confirm(what: str, *, yes: bool, warning: str = "This cannot be undone.
 
 
 def text_of(path: Path) -> str:
-    """Return the text of a file that the user names. Raises `typer.BadParameter` if it is unreadable."""
+    """Return the text of a file that the user names. Raises `typer.BadParameter` if the file is unreadable."""
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

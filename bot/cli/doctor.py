@@ -39,7 +39,7 @@ MAX_SKEW_SECONDS = 30.0
 """Max difference in seconds between the clocks of this machine and of a platform."""
 TURN_SECONDS = 180.0
 LOW, VERY_LOW = 0.10, 0.02
-"""Min shares of the disk that must be free. Below `LOW` the check warns; below `VERY_LOW` it fails."""
+"""Min shares of the disk that must be free. Below `LOW` the check warns; below `VERY_LOW` the check fails."""
 
 Turn = Annotated[
     bool, typer.Option("--turn", help="Also run one turn, which asks the model and stays in the log.")
@@ -332,7 +332,7 @@ async def channels(settings: Settings) -> AsyncIterator[Finding]:
 
 
 def compared(ahead: float | None) -> Finding:
-    """Check this machine's clock. `ahead` is the number of seconds by which it is ahead of a platform's clock."""
+    """Check this machine's clock. `ahead` is the number of seconds by which this machine's clock is ahead of a platform's clock."""
     if ahead is None:
         return Finding("clock", "ok", "no platform was asked for the time")
     if abs(ahead) <= MAX_SKEW_SECONDS:

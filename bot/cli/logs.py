@@ -39,7 +39,7 @@ from bot.telemetry.log_reader import LEVELS, Line, LineFilter, LogReader, steps_
 from bot.telemetry.usage import details_of, total_of
 
 FOLLOW_FROM = 20
-"""Number of existing lines that `--follow` shows first. Then it waits for new lines."""
+"""Number of existing lines that `--follow` shows before it waits for new lines."""
 POLL_SECONDS = 0.2
 COLOURS = {"debug": "2", "action": "36", "warn": "33", "error": "31"}
 """SGR colour codes of the log levels, for terminals."""

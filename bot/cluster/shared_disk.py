@@ -134,8 +134,8 @@ class SharedDisk:
 
     def _are_copies(self, db: PostgresSession, there: set[str]) -> None:
         """If the database's `store` id has changed since this host's last fetch, delete all exports, and the copies of
-        files that are no longer in the database. If this host has never fetched, move these files to another folder
-        instead.
+        files that are no longer in the database. If this host has never fetched files, move the copies to another
+        folder instead.
         """
         (store,) = db.execute(STORE).fetchone() or ("",)
         known = (jsonl.loads(self._inner.read(self._home / NOTE)) or {}).get("store")

@@ -192,8 +192,8 @@ class FilledDocument:
 def _is_plain(loc: Loc, names: list[str]) -> bool:
     """Return True if the value of a key is never secret."""
     if loc[:2] == ("mcp", "servers"):
-        # Other values that come from variables count as secrets. A path or address of an MCP server is no secret, unless the
-        # name of its variable says so.
+        # A path or address of an MCP server is no secret, unless the name of its variable says so. All values of other keys
+        # that come from variables count as secrets.
         return len(loc) > 3 and loc[3] not in {"env", "headers"} and not any(map(is_secret_key, names))
     return any(part in _PLAIN_KEYS for part in loc)
 
@@ -276,11 +276,11 @@ def load(
     defaults: bool = False,
 ) -> Settings:
     """Return the configuration of the folder `root`. Raises `errors.ConfigError` if ship.json is not valid.
-    The error lists all unknown keys and wrong values. If there are none, it lists all other findings.
+    The error lists all unknown keys and wrong values. Only if there are none, the error lists all other findings.
 
     `also` is a function of a higher layer that yields further findings. If `defaults` is True, ship.json may be missing. If the
-    last run was killed while a command ran, the command may have created hidden files, such as ship.json. These are renamed
-    first.
+    last run was killed while a command ran, the command may have created hidden files, such as ship.json. Such files are
+    renamed first.
     """
     root = root.absolute()
     must_be_folder(root / HOME)

@@ -171,7 +171,7 @@ class Fallback(StrictModel):
     """A model that is asked if all models before it have failed: another model of the same provider, or one at another address."""
 
     provider: Literal["anthropic"] | None = None
-    """`anthropic`: ask this model at Anthropic's address. Default: ask it at the address in `baseUrl`."""
+    """`anthropic`: ask this model at Anthropic's address. Default: ask the model at the address in `baseUrl`."""
     model: ModelName | None = None
     """Name of the model at that address. Default: the name of the model that failed first."""
     base_url: ModelAddress | None = None
@@ -242,7 +242,7 @@ class Compaction(StrictModel):
     enabled: bool = True
     """Compact conversations and take notes automatically. false: only when a person asks for it."""
     soft_tokens: Annotated[int, Field(ge=1)] = 40_000
-    """Max tokens of a request. Above it, a summary replaces the older part of the conversation."""
+    """Max tokens of a request. Above this number, a summary replaces the older part of the conversation."""
     keep_tokens: Annotated[int, Field(ge=0)] = 10_000
     """The newest messages, up to this number of tokens, are always kept unchanged."""
     idle: Idle = Idle()
@@ -299,7 +299,7 @@ class History(StrictModel):
     """The archive of messages (`.ship/chats/`)."""
 
     archive_after_lines: Annotated[int, Field(ge=2, le=10_000_000)] = 1_000
-    """Max lines in the newest file of a chat's archive. Above it, the older half of the lines moves to another file."""
+    """Max lines in the newest file of a chat's archive. Above this number, the older half of the lines moves to another file."""
     keep_days: dict[Annotated[str, AfterValidator(_chat_key)], Annotated[int, Field(ge=1, le=36_500)]] = {}
     """Days after which a chat's data is deleted: its archive and search index, the model's context and actions,
     recorded requests, files of the web page. The keys are chatKeys (threads and topics included), or `"*"` for all
@@ -363,7 +363,7 @@ class ShellLimits(StrictModel):
     disk_mb: Annotated[int, Field(ge=1)] | None = 4_096
     """Max MB that the command writes in total. The command also never gets more than half of the free disk space."""
     tmp_mb: Annotated[int, Field(ge=1)] | None = 512
-    """Max size in MB of the command's `/tmp`, and of its shared memory. Both are in memory and end with the command."""
+    """Max size in MB of the command's `/tmp`, and of its shared memory. `/tmp` and shared memory are kept in memory and end with the command."""
 
 
 class WebSearch(StrictModel):
@@ -439,7 +439,7 @@ class Skills(StrictModel):
 
 
 class McpServer(StrictModel):
-    """An MCP server. It is either a program that Shipmate starts (`command`) or an address (`url`)."""
+    """An MCP server: either a program that Shipmate starts (`command`) or an address (`url`)."""
 
     type: Literal["stdio", "http"] | None = None
     """Type of the connection. Default: `stdio` with a `command`, `http` with a `url`."""
@@ -448,7 +448,7 @@ class McpServer(StrictModel):
     args: tuple[str, ...] = ()
     """Arguments of the program. `.`, `./…` and `../…` are relative to the project's folder."""
     env: dict[str, str] = {}
-    """Environment variables of the program. Apart from these, it gets only `PATH`, `HOME` and similar variables."""
+    """Environment variables of the program. The program also gets `PATH`, `HOME` and similar variables, but no others."""
     url: Address | None = None
     """Address of the server."""
     headers: dict[str, str] = {}
@@ -580,7 +580,7 @@ class Memory(StrictModel):
     """Limits of the process's memory."""
 
     limit_mb: Annotated[int, Field(ge=128, le=16_777_216)] = 1_024
-    """Max megabytes of memory. Close to the limit, Shipmate frees memory. Above the limit, it refuses files."""
+    """Max megabytes of memory. Close to the limit, Shipmate frees memory. Above the limit, Shipmate refuses files."""
 
 
 class Engine(StrictModel):
@@ -589,7 +589,7 @@ class Engine(StrictModel):
     kind: Literal["embedded", "postgresql"] = "embedded"
     """`embedded`: a file in `.ship`. `postgresql`: a server; needs `pip install 'psycopg[binary]>=3.3,<4'`."""
     database_url: str | None = None
-    """Address such as `postgresql://user:password@host/shipmate`. Use a variable, because it contains a password."""
+    """Address such as `postgresql://user:password@host/shipmate`. Use a variable, because the address contains a password."""
 
     @model_validator(mode="after")
     def _has_its_database(self) -> Self:

@@ -13,7 +13,7 @@ Subject = Literal["call", "budget", "person", "question"]
 """What a question is about: a tool call, a spent budget, a person who asks for access, or a tool's question."""
 _Judged = Literal["tainted", "instructs", "elsewhere", "changed", "read", "default", "rule", "doubt"]
 Reason = Literal[_Judged, "refused", "budget_chat", "budget_person", ""]
-"""Reason for asking people. Its text is `approval.reason_<reason>` in `bot/words`; the reason "" is not shown."""
+"""Reason for asking people. `bot/words` has the text of each reason as `approval.reason_<reason>`; the reason "" is not shown."""
 Scope = Literal["once", "chat", "today", "always"]
 """Duration of an approval. `today` is valid in the same chat, until the end of the day."""
 _OfPerson = Literal["admit", "later"]
@@ -52,7 +52,7 @@ class Approval:
     own: bool = False  # true if only `user_id` may answer; operators' chats then get no copy
     subject: Subject = "call"
     task: str = ""  # name of the task (subagent) that asks
-    replaces: int | None = None  # number of lines in the overwritten file; None if there is none
+    replaces: int | None = None  # number of lines in the file that the call overwrites; None without a file
     gone: int | None = None  # number of lines that are only in the overwritten file; None if unknown
     new: int = 0  # number of lines that are only in the new file; 0 if unknown
     differs_from: int = 0  # number of the first line that differs; 0 if unknown

@@ -69,7 +69,7 @@ class Intake(Protocol):
         """
 
     async def hears_all(self, chat: ChatKey) -> bool:
-        """Return True if the bot listens to all messages of a chat. If not, a channel that can return messages later
+        """Return True if the bot listens to all messages of a chat. If the bot does not, a channel that can return messages later
         (`Channel.context`) may skip messages whose `Inbound.addressed` is `chat`.
         """
 
@@ -150,7 +150,7 @@ class Channel(ABC):
     addresses: tuple[str, ...]  # Addresses to show to the operator, known after `start`
     largest_file = 0  # Max bytes of a file that `send` can upload; 0 if it can upload none
     reading_limits: ReadingLimits | None = None
-    """Code and tables above these limits are sent as files. None if the channel shows them in any size."""
+    """Code and tables above these limits are sent as files. None if the channel shows code and tables of any size."""
 
     @abstractmethod
     async def start(self, intake: Intake) -> None:
@@ -178,7 +178,7 @@ class Channel(ABC):
 
     @abstractmethod
     async def find(self, message: Outbound) -> Sent | None:
-        """Return a message that `send` may have delivered before it failed; None if it is certainly not in the chat. Raises
+        """Return a message that `send` may have delivered before it failed; None if the message is certainly not in the chat. Raises
         `errors.DeliveryUncertain` if the platform cannot tell, `errors.DeliveryThrottled`, or another `DeliveryFailed`.
         """
 
@@ -206,7 +206,7 @@ class Channel(ABC):
         raise errors.EditRefused
 
     async def delete(self, message: Outbound, message_id: str) -> None:
-        """Delete a message that `send` created. `message` is its last content. Raises the errors of `edit`."""
+        """Delete a message that `send` created. `message` is the last content of the deleted message. Raises the errors of `edit`."""
         raise errors.EditRefused
 
     async def draft(self, message: Outbound) -> bool:
@@ -292,7 +292,7 @@ class ChannelSettings(Section):
     """Base class of `Manifest.settings`: `channels.<name>` of ship.json."""
 
     enabled: bool | None = None
-    """Connect this channel. Default: true if all its tokens are set."""
+    """Connect this channel. Default: true if all tokens of the channel are set."""
 
 
 class Streaming(Section):

@@ -58,7 +58,7 @@ class Disk(Protocol):
         """Append to a file or create it. With `sync`, the data and the name of a new file are fsynced."""
 
     def sync(self, path: Path) -> None:
-        """Fsync a file, or the names in a folder. Do nothing if it does not exist."""
+        """Fsync a file, or the names in a folder. Do nothing if the path does not exist."""
 
     def read(self, path: Path) -> bytes:
         """Return the whole content of a file; b"" if the file does not exist."""

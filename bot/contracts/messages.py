@@ -16,8 +16,8 @@ from bot.contracts.model import ShownFile
 from bot.words import DEFAULT
 
 ORIGIN = "origin"
-"""Key of the provenance of a text. Stored blocks and messages have this key. It is removed before they are sent to a
-model.
+"""Key of the provenance of a text. Stored blocks and messages have this key. It is removed before a request is sent to
+a model.
 """
 
 
@@ -166,7 +166,7 @@ class Quoted(Frozen):
 
     @property
     def in_place_of_words(self) -> bool:
-        """Return True if the person sent this instead of text, such as a contact or a poll. Anybody may have written it."""
+        """Return True if the person sent this instead of text, such as a contact or a poll, which anybody may have written."""
         own = self.origin is None and self.message_id is None
         return self.brought and own and self.kind is not None
 
@@ -309,8 +309,8 @@ OutboundKind = Literal["reply", "notice", "preview", "progress"]
 finally becomes a summary.
 """
 ONLY_TO = "only_to"
-"""Key in `Outbound.target`. Its value is the id of the only person who may see the message (`Manifest.ephemeral`)."""
-ABOUT = "about"  # Key in a target with `ONLY_TO`. Its value is the id of the message that the bot answers.
+"""Key in `Outbound.target`. The value is the id of the only person who may see the message (`Manifest.ephemeral`)."""
+ABOUT = "about"  # Key in a target with `ONLY_TO`. The value is the id of the message that the bot answers.
 
 
 @dataclass(frozen=True, slots=True)

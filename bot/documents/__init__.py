@@ -136,7 +136,7 @@ def _detected(head: bytes) -> str | None:
 
 
 def type_of(head: bytes) -> FileType:
-    """Return the type of a file by its first bytes. A file of unknown type counts as "text"; `decode` may later refuse it."""
+    """Return the type of a file by its first bytes. A file of unknown type counts as "text", and `decode` may later refuse the file."""
     if head.startswith(b"PK\x03\x04"):
         return "office"
     if head.startswith(b"%PDF-"):

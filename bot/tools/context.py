@@ -182,7 +182,7 @@ class ToolExecutionContext:
     """Function that waits until the turn's progress is on disk."""
     touched: Callable[[Path], object] = lambda _: None
     """Function that tools call with each file or folder of the project that they have used. Later requests then include the
-    instruction files of its folder.
+    instruction files of that folder.
     """
     task: Callable[[str, str, TaskMode], Awaitable[str]] | None = None
     """Function that runs a subagent with a prompt, a description and a mode, and returns its summary. None inside a

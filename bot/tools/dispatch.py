@@ -50,8 +50,8 @@ class ToolOffer:
 
 
 class ToolCatalog:
-    """The tools that `tool_search` can find in addition to the tools that every request declares. They may change at any time.
-    This base class has no tools. `sources` names each source of tools, such as an MCP server, with its state.
+    """The tools that `tool_search` can find in addition to the tools that every request declares. The tools may change at any
+    time. This base class has no tools. `sources` names each source of tools, such as an MCP server, with its state.
     """
 
     def get(self, name: str) -> Tool | None:
@@ -68,7 +68,7 @@ class ToolCatalog:
 NOTHING = ToolCatalog()
 _NULL = {"type": "null"}
 _NOISE = frozenset({"title", "minLength", "maxLength", "pattern", "format"})
-"""Schema keywords that are not sent to the model, to save tokens. Arguments are still validated against them."""
+"""Schema keywords that are not sent to the model, to save tokens. Arguments are still validated against these keywords."""
 SEARCH = "tool_search"
 ALWAYS = frozenset({"chat_send", "chat_load_history", SEARCH})
 """Tools that every request declares, however small the context window is."""

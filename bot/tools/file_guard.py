@@ -196,7 +196,7 @@ class FileGuard:
     # ------------------------------------------------------------ commands
 
     def begin(self, command: Command) -> InstructionFileSet:
-        """Record that a command begins. Return the instruction files. Call `end` even if this method raises OSError."""
+        """Record that a command begins. Return the instruction files that the sandbox must protect. Call `end` even if this method raises OSError."""
         with self._lock:
             command.since = time.time_ns() - _SLACK
             self._running.append(command)
@@ -258,7 +258,7 @@ class FileGuard:
             real = Path(end)
             if self._is_known(path, end) or (real.is_relative_to(self._root) and hidden(self._root, real)):
                 continue
-            # A known file stays in its place if a link gives it another name. Then the link is renamed.
+            # If a link gives a known file another name, the link is renamed, and the file keeps its place.
             stays = lambda one: not one.is_symlink() and any(end.is_relative_to(one) for end in known)  # noqa: E731
             if (place := next(itertools.filterfalse(stays, self._places(path)), None)) is None:
                 continue

@@ -47,7 +47,7 @@ _OURS = 4
 _LAST = 5_000
 """Timeout in milliseconds for processes that a command leaves running when it ends."""
 KEPT = 512 * 1024
-"""Max bytes kept from the beginning of each output stream. The same number is kept from its end."""
+"""Max bytes kept from the beginning of each output stream of a command. The same number is kept from the stream's end."""
 LAST_WORDS = 2.0
 """Timeout in seconds for reading output after the command has ended."""
 REAP = 10.0

@@ -189,7 +189,7 @@ class Policy:
 
     async def _later(self, call: ToolCall, turn: ToolExecutionContext) -> list[Approval]:
         """Return the approval questions for the later calls of this step, so that all are asked at once. Return [] if an
-        earlier call of the step has asked them.
+        earlier call of the step has asked these questions.
         """
         found, step = [], context.STEP.get([])
         calls = step[step.index(call) + 1 :] if call in step else []
@@ -256,7 +256,7 @@ class Policy:
 
     def shown(self, asked: Call, call: ToolCall) -> str:
         """Return a call as text for people: every argument, without secrets and invisible characters. The name of the
-        argument is omitted if there is only one argument and it has one line.
+        argument is omitted if the call has only one argument, whose value has one line.
         """
         values = {
             name: text.escaped(
@@ -343,7 +343,7 @@ def fingerprint(tool: str, arguments: Mapping[str, Any], directory: str, *defini
 TAIL = 400
 """Min characters that `shortened` keeps of the end of a text."""
 _MARK = "\ue000"
-"""Private-use character that marks placeholders in a text. `escaped` escapes it in all other text."""
+"""Private-use character that marks placeholders in a text. `escaped` escapes this character in all other text."""
 _LABEL = re.compile(f"{_MARK}([A-Za-z_]{{1,40}}){_MARK}")
 _LABELS = frozenset(names("fields"))
 _WHEN = re.compile(f"(?<={_MARK}when{_MARK}: ).+")
@@ -352,7 +352,7 @@ _LEFT_OUT = re.compile(f"{_MARK}([0-9]{{1,12}}){_MARK}")
 
 def shortened(words: str, limit: int) -> str:
     """Return visible text shortened to about `limit` characters. A placeholder says how much was omitted; `in_words`
-    translates it.
+    translates the placeholder.
     """
     if len(words) <= limit:
         return words
@@ -363,7 +363,7 @@ def shortened(words: str, limit: int) -> str:
 
 
 def label(name: str) -> str:
-    """Return a placeholder for the name of a built-in tool's argument. `in_words` translates it."""
+    """Return a placeholder for the name of a built-in tool's argument. `in_words` translates the placeholder."""
     return f"{_MARK}{name}{_MARK}" if name in _LABELS else name
 
 

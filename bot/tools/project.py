@@ -76,7 +76,7 @@ class Project:
     def __init__(self, root: Path, code: ProtectedCode | None = None) -> None:
         self.root = root.resolve()
         self.code = code or protected_code(root)
-        """Shipmate's own code. Tools never write to it."""
+        """Shipmate's own code, which tools never change."""
 
     def place(self, named: str) -> str:
         """Return the resolved path, relative to the project's folder; "." for the folder itself. Raises `errors.ToolError` if the

@@ -91,7 +91,7 @@ class SlackChannel(Channel):
         self._started: _Workspace | None = None
         self._events: SocketConnection | HttpEvents | None = None
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        """One lock per channel id. It keeps the channel's messages in order while the names of people are looked up."""
+        """One lock per channel id. The lock keeps the channel's messages in order while the names of people are looked up."""
         self._response_urls: OrderedDict[str, str] = OrderedDict()
         """Response URLs of slash commands and button presses, by `trigger_id`. The URLs are kept only in memory, because
         anybody who has such a URL can post with it for half an hour.

@@ -21,7 +21,7 @@ MOST_PEOPLE = 20  # Max people of the allow list whom one check looks up in Slac
 APP_SCOPE = "connections:write"
 _PASSING = frozenset({"fatal_error", "internal_error", "ratelimited", "service_unavailable"})
 NO_AGENT = frozenset({"access_denied", "not_allowed", "not_authorized", "unknown_method"})
-"""Error codes with which Slack answers the test call if the app is no agent. If it is one, Slack answers with another code."""
+"""Error codes with which Slack answers the test call if the app is no agent. For an agent, Slack answers with another code."""
 _NOWHERE = {"channel_id": "C00000000", "thread_ts": "0.000000", "status": "active"}
 _PAGES = "of your app at https://api.slack.com/apps"
 _BOT_TOKENS = f'"OAuth & Permissions" {_PAGES}'
@@ -51,7 +51,7 @@ def app_manifest(name: str, posts_to: str | None = None) -> dict[str, Any]:
 
 
 async def examine(settings: SlackSettings) -> Examination:
-    """Check the tokens. Report the bot and the app that they belong to, and missing scopes. Opens no socket and posts nothing."""
+    """Check the tokens. Report the bot and app that the tokens belong to, and missing scopes. Opens no socket and posts nothing."""
     root = settings.base_url.rstrip("/")
     bot_token, app_token = settings.bot_token or "", settings.app_token or ""
     if bot_token.startswith("xapp-") and "xoxb-" in app_token:

@@ -200,14 +200,14 @@ class HttpEvents:
         self.start, self.close = self._server.start, self._server.stop
 
     def health(self) -> Health:
-        """Return the webhook's health. It has no time of the last event, because a quiet workspace sends no events."""
+        """Return the webhook's health. `last_heard` is None, because a quiet workspace sends no events."""
         return Health(self._server.up, None, self._trouble)
 
     def renew(self) -> None:
         """Do nothing, because a webhook has no connection to renew."""
 
     def _admits(self, headers: Mapping[str, str]) -> bool:
-        """Return True if the headers contain a signature that is at most `FRESH_SECONDS` old. It is verified only later."""
+        """Return True if the headers contain a signature that is at most `FRESH_SECONDS` old. The signature is verified only later."""
         stamp = headers.get(STAMP, "")
         fresh = stamp.isdecimal() and len(stamp) < 20 and abs(self._clock.now() - int(stamp)) <= FRESH_SECONDS
         return fresh and headers.get(SIGNATURE, "").startswith("v0=")

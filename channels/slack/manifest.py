@@ -40,7 +40,7 @@ class SlackSettings(ChannelSettings):
     webhook: Webhook | None = None
     """Receive events over HTTP. Default: through Socket Mode, which needs no address that Slack can reach."""
     signing_secret: str | None = None
-    """Signing secret of the app. Slack signs the events for the webhook with it. Default: `${SLACK_SIGNING_SECRET}`."""
+    """Signing secret of the app, with which Slack signs the events for the webhook. Default: `${SLACK_SIGNING_SECRET}`."""
     base_url: str = "https://slack.com/api/"
     """Address of the Web API."""
     allow: list[str] = Field(default_factory=list)
@@ -105,8 +105,8 @@ MANIFEST = Manifest(
     pace={"direct": Pace(burst=3, every=1.0), "group": Pace(burst=3, every=1.0)},
     # Slack accepts one message per second in a conversation, and a few hundred per minute in a workspace.
     total=Pace(burst=20, every=0.25),
-    # Slack accepts about fifty `chat.update` calls per minute in a workspace. Edits of unfinished answers use fewer, so that
-    # edits with final answers still fit.
+    # Slack accepts about fifty `chat.update` calls per minute in a workspace. Edits of unfinished answers use fewer calls, so
+    # that edits with final answers still fit.
     edits=EditPace({"direct": 1.2, "group": 1.5}, total=Pace(burst=6, every=1.6)),
     ephemeral=True,
     files=True,

@@ -179,7 +179,7 @@ def call_error(error: BaseException) -> errors.ChannelError:
 
 
 def send_error(error: BaseException) -> errors.DeliveryFailed:
-    """Return the gateway's error for a failure to post a message. `DeliveryUncertain` means that Slack may have posted it."""
+    """Return the gateway's error for a failure to post a message. `DeliveryUncertain` means that Slack may have posted the message."""
     if is_rate_limited(error):
         url = getattr(getattr(error, "response", None), "api_url", "")
         everywhere, wait = _OF_CONVERSATION.search(url) is None, retry_after(error)

@@ -54,8 +54,8 @@ because rendering would take too long.
 """
 SEEN = "👀"  # Reaction that marks a message as received
 SIGNS = 6
-"""Max concurrent calls that show activity, such as `typing`. It is below `CONNECTIONS`, so that messages find a free
-connection.
+"""Max concurrent calls that show activity, such as `typing`. The number is below `CONNECTIONS`, so that messages find a
+free connection.
 """
 PROOFS = 8  # Max concurrent new connections for messages that are sent again; each connection is tested first
 PROOF_SECONDS = 10.0  # Timeout in seconds for `getMe` on a new connection
@@ -363,7 +363,7 @@ class TelegramChannel(Channel):
             except bot_api.UNANSWERED:
                 raise
             except TelegramError as exc:
-                # Stop sending drafts if the server does not know the method. Other refusals concern only this draft.
+                # Stop sending drafts if the server does not know the method. Any other refusal concerns only this draft.
                 self._drafts = not isinstance(exc, UNKNOWN_METHOD)
                 reason = bot_api.said(exc)
                 self._log.write("delivery", f"Telegram does not take a draft ({reason})", level="warn")

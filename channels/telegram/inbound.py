@@ -75,7 +75,7 @@ _CONTENT = frozenset(MessageType) - {
     MessageType.SENDER_BUSINESS_BOT,
     MessageType.SUGGESTED_POST_INFO,
 }
-"""Types of messages. The library's list also contains fields that a message of any type may have. They are left out here."""
+"""Types of messages. The library's list also contains fields that a message of any type may have; this set does not."""
 
 
 class Unreadable(ValueError):
@@ -123,7 +123,7 @@ def _message(raw: Json, message: Json, me: User, _now: float) -> Inbound | None:
         return None  # not an edit by a person: Telegram updates a live location
     brought: tuple[Quoted, ...] = ()
     if origin is not None or special is not None:
-        # The text of a forwarded message, or the description of content that is neither text nor a file.
+        # Quote the text of a forwarded message, or the description of content that is neither text nor a file.
         facts = {"origin": origin, "brought": True, "kind": special, "ts": number(message["date"]) * 1000}
         said_there = (quoted_words(message) if origin is not None else "") or note
         source = message if origin is not None else None

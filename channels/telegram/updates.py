@@ -437,7 +437,7 @@ class UpdateWebhook(UpdateReceiver):
 
 
 class GroupMigrations:
-    """Maps groups to the supergroups that they became. A supergroup has another id and numbers its messages anew.
+    """Maps groups to the supergroups that they became. A supergroup has another id than the group, and numbers its messages anew.
 
     The chatKey of the conversation keeps the group's id, so that history, jobs, memory, approvals and admission stay valid.
     Updates from the supergroup get the group's id. Messages to the group are sent to the supergroup. A migration is on disk
@@ -505,7 +505,7 @@ class GroupMigrations:
         return f"{chat}/{message}" if chat in self._groups else message
 
     def here(self, inbound: Inbound) -> Inbound:
-        """Return `inbound`. If it comes from a supergroup, give it the chatKey of the former group."""
+        """Return `inbound`. A message from a supergroup gets the chatKey of the former group."""
         chat, group = inbound.chat_id, self._groups.get(inbound.chat_id)
         if group is None:
             return inbound

@@ -34,7 +34,7 @@ OF_CHAT = 250_000_000
 LARGEST = 20_000_000  # Max bytes of an upload; Telegram has the same limit for bots
 MOST_FILES = 10  # Max files of one message
 PARTS = Path("cache", "uploads")
-"""Folder of incomplete uploads. They are not copied when the bot moves to another host."""
+"""Folder of incomplete uploads. Incomplete uploads are not copied when the bot moves to another host."""
 PARTS_OF_CHAT, PARTS_IN_ALL = 3, 16
 """Max incomplete uploads of one chat, and of all chats. The oldest ones are dropped first."""
 PDF = "application/pdf"
@@ -109,7 +109,7 @@ class ChatFiles:
         return found[0]
 
     def open(self, chat: ChatKey, name: str) -> tuple[ChatFile, BinaryIO] | None:
-        """Return a file's description and its content, which the caller must close. Return None if it is not stored."""
+        """Return a file's description and its content, which the caller must close. Return None if the file is not stored."""
         if (path := self._path(chat, name)) is None:
             return None
         with contextlib.ExitStack() as unless_whole:

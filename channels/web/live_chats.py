@@ -23,7 +23,7 @@ MESSAGES, SIZE = 100, 1_000_000
 """Max messages kept of a chat, and max characters of their texts. The newest message is always kept."""
 MOST_CHATS = 256
 STREAMS = 20  # Max open event streams of one person
-_QUEUE = 300  # Max events that wait for a browser. Above this limit, its connection is aborted.
+_QUEUE = 300  # Max events that wait for a browser. Above this limit, the browser's connection is aborted.
 HEARTBEAT = b": still here\n\n"
 
 
@@ -128,7 +128,7 @@ class LiveChats:
             self._tell_elsewhere(chat, {"ts": said.ts, "role": said.role})
 
     def change(self, chat: ChatKey, fresh: WebMessage) -> None:
-        """Replace a message without moving it. If it is not kept here, an earlier process has sent it; then put it first."""
+        """Replace a message without moving it. If the message is not kept here, an earlier process has sent it; then put it first."""
         old = self.chat(chat).taken(fresh.id) or replace(fresh, number=0, restored=True)
         kept = replace(old, kind=fresh.kind, text=fresh.text, nodes=fresh.nodes, buttons=fresh.buttons)
         self.say(chat, replace(kept, turn=fresh.turn, changed=True))

@@ -65,7 +65,7 @@ _HEADERS = {
 _OF_FILE = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
 _STREAM = {"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"}
 _SEALED, _OF_PDF = _OF_FILE + "sandbox", _OF_FILE + "object-src 'self'; style-src 'unsafe-inline'"
-"""Content security policies of a file in its own tab. The second is for PDFs, because browsers insert their PDF viewer there."""
+"""Content security policies of a file in its own tab. The second policy is for PDFs, because browsers insert their PDF viewer into the tab."""
 _KEYS = {404: "web.nothing", 405: "web.not_so", 413: "web.too_large"}
 _PAGE = (
     '<!doctype html><html lang="{}"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
@@ -518,7 +518,7 @@ class WebRoutes:
         try:
             while (chunk := await stream.next()) is not None:
                 await response.write(chunk)
-                # A command or a new configuration may have changed the model in the meantime. If so, tell the page.
+                # If a command or a new configuration has changed the model in the meantime, tell the page.
                 if (answers := await self._intake.model(key, person)) != model:
                     model = answers
                     told = {**asdict(model), "model": model.name, "demo": model.name == DEMO}
@@ -596,7 +596,7 @@ def _conversation(request: web.Request, id_: object) -> ChatKey:
 
 
 def _loop(loop: OpenLoop, user: str) -> dict[str, Any]:
-    """Return an open loop as JSON. Name the loop's conversation only if it belongs to the person."""
+    """Return an open loop as JSON. Name the loop's conversation only if the conversation belongs to the person."""
     key, who = loop.chat_key, UserRef(NAME, user)
     own = key is not None and (key.channel, key.chat_id) == (NAME, user) and key.kind == THREAD
     facts = {name: getattr(loop, name) for name in ("kind", "id", "why", "detail", "since", "due")}

@@ -1,5 +1,5 @@
-"""`chat_load_history`: inserts older messages before the current message. They come from the same chat, or from other chats of
-the person who asks.
+"""`chat_load_history`: inserts older messages of the same chat, or of other chats of the person who asks, before the current
+message.
 """
 
 from __future__ import annotations

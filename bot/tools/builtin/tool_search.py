@@ -25,7 +25,7 @@ SHOWN = 40  # Max tool names listed if nothing matches
 NAME, WORDS, FIELD = 3.0, 1.0, 0.5
 """Weight of a matching word: in the tool's name, in its description, and in the name of an argument."""
 ALIKE = 0.75
-"""Factor for two words that only begin alike, such as `issue` and `issues`. It is applied twice, once for each word."""
+"""Factor for two words that only begin alike, such as `issue` and `issues`. The factor is applied twice, once for each word."""
 BEGINS = 5  # Min number of common first characters of two words that count as beginning alike
 LONGEST_QUERY = 60
 """Max words of a query. Further words are ignored."""

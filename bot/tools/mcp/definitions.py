@@ -179,7 +179,7 @@ def _tidied(value: Any, words: int, depth: int = 0) -> Any:
 
 
 def arguments(schema: Json) -> type[pydantic.BaseModel]:
-    """Return a Pydantic model that accepts arguments if they match a schema. The model leaves them unchanged."""
+    """Return a Pydantic model that accepts arguments if they match a schema. The model does not change the arguments."""
 
     class Arguments(pydantic.RootModel[Json]):
         @pydantic.model_validator(mode="after")

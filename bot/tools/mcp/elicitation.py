@@ -32,7 +32,7 @@ PLAIN = ("string", "boolean", "integer", "number")
 
 
 class Unanswered(errors.ShipmateError):
-    """Raised if nobody answers a form and nobody declines to answer it. The message gives the reason."""
+    """Raised if a form is neither answered nor declined. The message gives the reason."""
 
 
 class Declined(errors.ShipmateError):

@@ -39,7 +39,7 @@ SOUND_SECONDS = 60.0
 MOST_TOOLS = 500
 MOST_PAGES = 50
 MOST_HUNG = 3
-"""Max consecutive calls without an answer. After so many, the connection is closed."""
+"""Max consecutive calls without an answer. After this number of calls, the connection is closed."""
 LOOK_SECONDS = 10.0  # Timeout in seconds of the check whether a server still answers after a failed call
 LAST_WORDS = 2_000  # Max characters of a server's stderr kept for operators
 

@@ -27,7 +27,7 @@ ARGUMENTS: Mapping[str, tuple[Kind, str]] = {
     "run_shell": ("command", "command"),
     "web_fetch": ("url", "url"),
 }
-"""For each tool, kind and name of the argument to compare patterns with. The kind `tree` is a path and everything below it."""
+"""For each tool: the kind and the name of the argument with which patterns are compared. The kind `tree` is a path and everything below it."""
 Match = Callable[[str], bool]
 Parts = tuple[str, ...]
 ReadLink = Callable[[str], str | None]
