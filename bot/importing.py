@@ -420,7 +420,14 @@ class _OldShip:
                 if line["role"] == "user" and request not in taken:
                     found[chat] += _said(chat, line, meta, raw)
                 elif line["role"] == "assistant" and rows.isdisjoint(meta.get("outboxIds") or ()):
-                    found[chat] += _answered(line, meta, raw)
+                    at, made_from = line["ts"] / 1000, raw.decode("utf-8", "replace")
+                    row = (meta.get("outboxIds") or [fixed_ulid(at, made_from)])[0]
+                    where = {"channel": line["channel"], "chat_id": line["chatId"]}
+                    queued = events.Queued(row, {}, line["text"], **where)
+                    ended = events.RowEnded(row, "sent", line.get("messageId"))
+                    found[chat] += (
+                        _Fact(at, one, made_from, meta.get("requestId")) for one in (queued, ended)
+                    )
         return found
 
     def _memory(self, chat: ChatKey, at: float) -> Iterator[_Fact]:
@@ -494,15 +501,3 @@ def _said(chat: ChatKey, line: Json, meta: Json, raw: bytes) -> Iterator[_Fact]:
     )
     yield _Fact(at, events.Received(inbound), made_from, person=str(inbound.person))
     yield _Fact(at, events.Closed(name), made_from)
-
-
-def _answered(line: Json, meta: Json, raw: bytes) -> Iterator[_Fact]:
-    at, made_from = line["ts"] / 1000, raw.decode("utf-8", "replace")
-    row, turn = (meta.get("outboxIds") or [fixed_ulid(at, made_from)])[0], meta.get("requestId")
-    yield _Fact(
-        at,
-        events.Queued(row, {}, line["text"], channel=line["channel"], chat_id=line["chatId"]),
-        made_from,
-        turn,
-    )
-    yield _Fact(at, events.RowEnded(row, "sent", line.get("messageId")), made_from, turn)

@@ -155,13 +155,6 @@ def resident() -> int | None:
         return None
 
 
-def new_objects() -> int:
-    """Return the approximate number of new objects since the last full collection."""
-    young, some, many = gc.get_count()
-    first, second, _ = gc.get_threshold()
-    return young + first * (some + second * many)
-
-
 def trim() -> None:
     """Return freed memory to the system (glibc). The call blocks, but it releases the GIL."""
     with contextlib.suppress(OSError, AttributeError):
@@ -224,8 +217,12 @@ class RssMonitor:
             if not self._short:
                 words = f"memory is short: {_words(before)}; garbage was collected, now {_words(self.used)}"
                 self.log.write("memory", words, level="warn", full_collection=thaws)
-        elif now - self._collected >= FULL_EVERY or new_objects() >= NEW:
-            self._collect()
+        else:
+            young, some, many = gc.get_count()
+            first, second, _ = gc.get_threshold()
+            new = young + first * (some + second * many)  # approximately, since the last full collection
+            if now - self._collected >= FULL_EVERY or new >= NEW:
+                self._collect()
         self._short = short
         if self.full != was_full:
             words = f"the process takes {_words(self.used)} of {_words(self.limit)} (memory.limitMb)"

@@ -311,17 +311,20 @@ _BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800
 
 def escaped(words: str) -> str:
     """Return the text with escapes for invisible characters and for characters that reorder text."""
-    return "".join(sign if sign == "\n" or _shows(sign) else _escape(sign) for sign in words)
+    return "".join(
+        sign
+        if sign == "\n" or _shows(sign)
+        else f"\\u{ord(sign):04x}"
+        if ord(sign) < 0x10000
+        else f"\\U{ord(sign):08x}"
+        for sign in words
+    )
 
 
 def _shows(sign: str) -> bool:
     if sign in _BLANK or "\ufe00" <= sign <= "\ufe0e" or "\U000e0100" <= sign <= "\U000e01ef":
         return False
     return unicodedata.category(sign) not in HIDING and (sign == " " or not sign.isspace())
-
-
-def _escape(sign: str) -> str:
-    return f"\\u{ord(sign):04x}" if ord(sign) < 0x10000 else f"\\U{ord(sign):08x}"
 
 
 def quoted(words: str) -> str:

@@ -199,16 +199,12 @@ class AccessList:
                 # A file that exists but is empty has been truncated, so it counts as damaged.
                 self._file = _File() if stamp is None and not data else _File.model_validate_json(data)
                 self._stamp = stamp
-        except ValidationError as error:
-            raise self._unreadable(error.errors()[0]["msg"]) from None
-        except OSError as error:
-            raise self._unreadable(f"{error.strerror}") from None
-
-    def _unreadable(self, what: str) -> errors.ConfigError:
-        return errors.ConfigError(
-            f"{self._path.parent.name}/{self._path.name}: found {what}; expected the lists that `shipmate allow` "
-            "writes; mend it, or delete it to start with empty lists"
-        )
+        except (ValidationError, OSError) as error:
+            what = error.strerror if isinstance(error, OSError) else error.errors()[0]["msg"]
+            raise errors.ConfigError(
+                f"{self._path.parent.name}/{self._path.name}: found {what}; expected the lists that `shipmate allow` "
+                "writes; mend it, or delete it to start with empty lists"
+            ) from None
 
     @contextmanager
     def _changed(self, channel: str) -> Iterator[ChannelLists]:
@@ -432,11 +428,7 @@ class Access:
         """Return the quoted messages by authors who are admitted in this chat, with secrets redacted. Drop all other quoted
         messages, so that no stranger's text reaches the model.
         """
-
-        def knows(message: Quoted) -> bool:
-            author = UserRef(inbound.channel, message.user_id or "")
-            return message.from_self or self.standing(author, inbound.chat_id, inbound.chat_type).allowed
-
+        channel, chat, kind = inbound.channel, inbound.chat_id, inbound.chat_type
         return tuple(
             self._redacted(
                 one,
@@ -447,7 +439,7 @@ class Access:
                 origin=None if one.origin is None else self._redacted(one.origin, "name", "chat"),
             )
             for one in quoted
-            if knows(one)
+            if one.from_self or self.standing(UserRef(channel, one.user_id or ""), chat, kind).allowed
         )
 
 

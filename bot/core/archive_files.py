@@ -266,7 +266,10 @@ class ChatStore:
             for raw in reversed(data.split(b"\n")):
                 if total >= last:
                     return HistoryPage(lines[::-1], total, unreadable, counted=False)
-                if not raw.strip() or (literal and _lacks(raw, literal)):
+                if not raw.strip():
+                    continue
+                # A line without JSON escapes contains the keyword literally, so it need not be parsed.
+                if literal and b"\\u" not in raw and literal not in raw.decode(errors="replace").casefold():
                     continue
                 line = read_line(raw)
                 if line is None:
@@ -349,10 +352,6 @@ class ChatStore:
             self._disk.truncate(main, len(whole))
         self._tails[name] = len(whole), sum(map(bool, lines))
         return self._tails[name]
-
-
-def _lacks(raw: bytes, literal: str) -> bool:
-    return b"\\u" not in raw and literal not in raw.decode(errors="replace").casefold()
 
 
 def _matches(query: HistoryQuery, keyword: str, line: ArchiveLine) -> bool:

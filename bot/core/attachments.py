@@ -252,9 +252,12 @@ def _unread(attachments: Sequence[Attachment], seen: Sequence[SeenFile]) -> str:
     if any(one.refused for one in seen):
         return say("files.no_room")
     both = list(zip(attachments, seen, strict=True))
-    failed = [
-        say("files.unread_one", file=_named(file), reason=_reason(one)) for file, one in both if one.why
-    ]
+    failed = list[str]()
+    for file, one in both:
+        if one.why:
+            size = size_in_words(one.limit)
+            why = say(f"files.why_{one.code}", count=one.limit, size=size) if one.code else one.why
+            failed.append(say("files.unread_one", file=_named(file), reason=why))
     never: dict[str, list[str]] = {}
     for file, one in both:
         if not one.read and not one.why:
@@ -273,12 +276,6 @@ def _listed(named: Sequence[str]) -> str:
 
 def _named(attachment: Attachment) -> str:
     return f"“{attachment.name}”" if attachment.name else say("files.nameless")
-
-
-def _reason(seen: SeenFile) -> str:
-    if not seen.code:
-        return seen.why
-    return say(f"files.why_{seen.code}", count=seen.limit, size=size_in_words(seen.limit))
 
 
 def size_in_words(size: int) -> str:

@@ -220,11 +220,6 @@ class Waiting:
     stopped: Stopped | None = None
     """Outcome of a stop command."""
 
-    @property
-    def in_parts(self) -> bool:
-        """Return True if items of the message's album or parts of its split text may be missing."""
-        return self.inbound.of_album or self.inbound.goes_on
-
 
 # ------------------------------------------------------------ effects
 
@@ -661,18 +656,20 @@ class Chat:
 
     def _together(self, queue: Sequence[Waiting]) -> list[Inbound]:
         """Return the messages of a person's queue that one turn answers."""
-        first = queue[0]
-
-        def fits(one: Waiting) -> bool:
-            burst = self._mode in _COLLECTS or one.burst == first.burst
-            return burst and _can_coalesce(one.inbound, first.inbound)
-
-        return [first.inbound, *(one.inbound for one in itertools.takewhile(fits, queue[1:]))]
+        first, collects = queue[0], self._mode in _COLLECTS
+        others = itertools.takewhile(
+            lambda one: (collects or one.burst == first.burst) and _can_coalesce(one.inbound, first.inbound),
+            queue[1:],
+        )
+        return [first.inbound, *(one.inbound for one in others)]
 
     def _coming(self, turn: Turn) -> Waiting | None:
         """Return the newest waiting message of the turn's person if further parts of the message may arrive."""
         queue = self._people.get(turn.first.person)
-        return queue[-1] if queue and queue[-1].in_parts and self._now < queue[-1].until else None
+        if not queue or self._now >= queue[-1].until:
+            return None
+        newest = queue[-1].inbound
+        return queue[-1] if newest.of_album or newest.goes_on else None
 
     # ------------------------------------------------------------ the turn
 

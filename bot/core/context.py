@@ -284,7 +284,11 @@ class AgentContextStore:
     def _move(self, data: events.SessionMoved) -> None:
         known = {**(self.left or {}), **self.recalled}
         self.memory, self.masked, self.wrong, self.recalled = None, dict(data.masked), (), {}
-        self.turns = [_unthinking(known[one]) for one in data.turns if one in known]
+        self.turns = [
+            replace(known[one], entries=without_thinking(known[one].entries))
+            for one in data.turns
+            if one in known
+        ]
         self._view = None
 
     def _cut(self, data: events.Cut) -> None:
@@ -299,7 +303,7 @@ class AgentContextStore:
 
     def _show(self, kept: Sequence[KeptTurn]) -> None:
         """Keep only these turns and the running turn. Remove thinking, which is valid only after unchanged messages."""
-        self.turns = [_unthinking(turn) for turn in kept]
+        self.turns = [replace(turn, entries=without_thinking(turn.entries)) for turn in kept]
         if self.running is not None:
             self.running.entries = without_thinking(self.running.entries)
         entries = (
@@ -398,10 +402,6 @@ def without_thinking(entries: Iterable[ContextEntry]) -> tuple[ContextEntry, ...
         for entry in entries
         for message in blocks.without_thinking([entry.message])
     )
-
-
-def _unthinking(turn: KeptTurn) -> KeptTurn:
-    return replace(turn, entries=without_thinking(turn.entries))
 
 
 def api_rounds(entries: Iterable[ContextEntry]) -> list[list[ContextEntry]]:

@@ -290,7 +290,12 @@ class EventLog(ABC):
 
     async def _events(self, where: str, *values: object) -> list[tuple[int, Event]]:
         sql = f"{_EVENTS} {where}"
-        return await self._asked(lambda db: [_event(*row) for row in db.execute(sql, _clean(values))])
+        return await self._asked(
+            lambda db: [
+                (n, Event(name, ChatKey.parse(chat), at, decode(kind, data), turn, person, seq))
+                for name, seq, turn, person, kind, at, data, chat, n in db.execute(sql, _clean(values))
+            ]
+        )
 
     def _unwritten(self) -> list[Entry]:
         return [one for entries in self._pending for one in entries]
@@ -425,11 +430,6 @@ class EventLog(ABC):
         for db in (self._db, self._read_db):
             if db is not None:
                 db.close()
-
-
-def _event(*row: Any) -> tuple[int, Event]:
-    name, seq, turn, person, kind, at, data, chat, n = row
-    return n, Event(name, ChatKey.parse(chat), at, decode(kind, data), turn, person, seq)
 
 
 def stored(fact: FactSet) -> tuple[str, tuple[object, ...]]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -226,29 +226,6 @@ def of_message(event: Event) -> ArchiveLine | None:
     return ArchiveLine.of(inbound, text=words, meta={k: v for k, v in meta.items() if v is not None})
 
 
-def _answer(end: Event, sent: Mapping[str, tuple[events.Queued, str | None]]) -> ArchiveLine:
-    first, message_id = next(iter(sent.values()))
-    words = [
-        part.text if part.file is None else "\n".join(filter(None, (f"[file: {part.file.name}]", part.text)))
-        for part, _ in sent.values()
-    ]
-    return ArchiveLine(
-        ts=int(end.at * 1000),
-        channel=first.channel or end.chat.channel,
-        chat_id=first.chat_id or end.chat.chat_id,
-        chat_key=end.chat,
-        user_id=BOT_USER,
-        message_id=message_id,
-        role="assistant",
-        text="\n".join(words),
-        meta={
-            "requestId": end.turn,
-            "messageIds": [name for _, name in sent.values()],
-            "outboxIds": list(sent),
-        },
-    )
-
-
 def _removal(event: Event, by: Inbound, of: Sequence[str], turns: Sequence[str], role: str) -> ArchiveLine:
     meta: Json = {
         "deleted": True,
@@ -318,7 +295,31 @@ class LineFold:
             for row, part in message.parts.items()
             if message.ends[row].state == "sent"
         }
-        return message.n, _answer(event, sent) if sent else None
+        if not sent:
+            return message.n, None
+        first, message_id = next(iter(sent.values()))
+        words = [
+            part.text
+            if part.file is None
+            else "\n".join(filter(None, (f"[file: {part.file.name}]", part.text)))
+            for part, _ in sent.values()
+        ]
+        line = ArchiveLine(
+            ts=int(event.at * 1000),
+            channel=first.channel or event.chat.channel,
+            chat_id=first.chat_id or event.chat.chat_id,
+            chat_key=event.chat,
+            user_id=BOT_USER,
+            message_id=message_id,
+            role="assistant",
+            text="\n".join(words),
+            meta={
+                "requestId": event.turn,
+                "messageIds": [name for _, name in sent.values()],
+                "outboxIds": list(sent),
+            },
+        )
+        return message.n, line
 
     async def _deleted(self, event: Event, deletion: Inbound) -> ArchiveLine:
         of, turns = list[str](), dict[str, None]()
@@ -392,13 +393,11 @@ class ArchiveExport(Export):
         """Return the number of the chat's newest exported event. Lines of a lost log are ignored."""
         for request, seq in await self._store.newest(jsonl.file_name(chat)):
             event = next(iter(await self._log.read(chat, seq, pending=False)), None)
-            if event is not None and event.seq == seq and _names(event, request):
+            if event is None or event.seq != seq:
+                continue
+            if request in {event.id, event.turn} or request in events.encode(event.data):
                 return seq
         return 0
 
     async def sync(self) -> None:
         await self._store.sync()
-
-
-def _names(event: Event, request: str) -> bool:
-    return request in {event.id, event.turn} or request in events.encode(event.data)

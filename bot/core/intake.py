@@ -106,7 +106,16 @@ class Intake:
             inbound = inbound.model_copy(update={"request_id": self.services.ids.ulid()})
         if chat.deleted(inbound):
             inbound = emptied(inbound)
-        self.chats.append(Fact(chat.key, self._event(inbound), person=inbound.user_id, id=inbound.request_id))
+        data: events.EventData
+        if inbound.kind == "edit":
+            data = events.Edited(inbound)
+        elif inbound.kind == "delete":
+            data = events.Deleted(inbound)
+        elif inbound.is_stop:
+            data = events.Stop(inbound, everyones=self.access.is_operator(inbound.person))
+        else:
+            data = events.Received(inbound, beside=not self.door.needs_turn(inbound))
+        self.chats.append(Fact(chat.key, data, person=inbound.user_id, id=inbound.request_id))
         self.services.log.write(
             "inbound",
             "message taken in",
@@ -120,15 +129,6 @@ class Intake:
             length=len(inbound.text),
             attachments=len(inbound.attachments),
         )
-
-    def _event(self, inbound: Inbound) -> events.EventData:
-        if inbound.kind == "edit":
-            return events.Edited(inbound)
-        if inbound.kind == "delete":
-            return events.Deleted(inbound)
-        if inbound.is_stop:
-            return events.Stop(inbound, everyones=self.access.is_operator(inbound.person))
-        return events.Received(inbound, beside=not self.door.needs_turn(inbound))
 
     def _meant(self, chat: Chat, inbound: Inbound) -> Inbound:
         """Return a stop command if the whole text asks to stop and something can be stopped here; otherwise the message."""

@@ -183,11 +183,8 @@ def rows(
     are redacted. The first row has the id `name`; the last row shows the `buttons`. The lines `while_open` are removed from
     the message once the question is decided. Each row stores the current language and time zone (`bot.words.speaking`).
     """
-
-    def clean(words: str) -> str:
-        return services.redact(text.clean(words))
-
-    parts, open_lines = services.channels[to.channel].split(clean(words)), {*map(clean, while_open)}
+    parts = services.channels[to.channel].split(services.redact(text.clean(words)))
+    open_lines = {services.redact(text.clean(line)) for line in while_open}
     return [
         to.queued(
             f"{name}/{at}" if at else name,

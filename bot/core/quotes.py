@@ -53,13 +53,12 @@ def blocks(quoted: Sequence[Quoted], nonce: str) -> list[Json]:
     """
     others = [one for one in quoted if not one.in_place_of_words]
     sent = [one for one in quoted if one.in_place_of_words]
-    return [_block(some, nonce, note) for some, note in ((others, _NOTE), (sent, _SENT)) if some]
-
-
-def _block(quoted: Sequence[Quoted], nonce: str, note: str) -> Json:
-    told = _tag([_row(message) for message in quoted], nonce, note).block
-    origin = functools.reduce(operator.or_, (one.provenance for one in quoted))
-    return told | {ORIGIN: origin.packed()}
+    found = list[Json]()
+    for some, note in ((others, _NOTE), (sent, _SENT)):
+        if some:
+            origin = functools.reduce(operator.or_, (one.provenance for one in some))
+            found.append(_tag(list(map(_row, some)), nonce, note).block | {ORIGIN: origin.packed()})
+    return found
 
 
 def _tag(rows: list[Json], nonce: str, note: str) -> tags.Tag:

@@ -314,7 +314,11 @@ class Runner:
         self._closing = True
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                while busy := [task for key, task in self._tasks.items() if not _suspended(*key)]:
+                while busy := [
+                    task
+                    for (chat, what, _), task in self._tasks.items()
+                    if what != "turn" or chat.turn is None or chat.turn.phase is not life.Phase.SUSPENDED
+                ]:
                     await asyncio.wait(busy, return_when=asyncio.FIRST_COMPLETED)
         self._open = False
         left = {key: task for key, task in self._tasks.items() if not task.done()}
@@ -541,10 +545,6 @@ class Runner:
 
     def _append(self, chat: Chat, data: events.EventData, turn: str | None = None) -> None:
         self.chats.append(Fact(chat.key, data, turn))
-
-
-def _suspended(chat: Chat, what: str, _: str) -> bool:
-    return what == "turn" and chat.turn is not None and chat.turn.phase is life.Phase.SUSPENDED
 
 
 @dataclass(frozen=True, slots=True)

@@ -131,13 +131,13 @@ class Summaries:
         if len(context.view()) <= limits.max_messages * (GROWTH if remembers else 1):
             return
         over = context.over_cap()
-        if remembers and not _is_covered(fit, over):
+        if remembers and _covered(fit, over) != over:
             await self._ended(chat, "memory")
             if context.memory is None or context.memory.covers != _newest(fit):
                 self._begin_memory(fit)
                 await self._ended(chat, "memory")
         change = events.Cut(tuple(over), context.head, "message_cap")
-        if context.memory is not None and _is_covered(fit, over):
+        if context.memory is not None and _covered(fit, over) == over:
             change = await self._change(fit, "message_cap", over, context.memory.markdown)
         elif remembers:
             words = sentence("operators.forgotten", chat=chat.key, count=len(over))
@@ -167,7 +167,7 @@ class Summaries:
         ):
             pass
         elif not work.running("memory"):
-            if over and _is_covered(fit, over):
+            if over and _covered(fit, over) == over:
                 self._start(chat, "compaction", self._compact(fit, "message_cap", over))
             elif self._enough_is_new(fit, over_cap=bool(over)):
                 self._begin_memory(fit)
@@ -396,10 +396,6 @@ def _covered(fit: Fit, dropped: Sequence[int]) -> list[int]:
     """Return the part of `dropped` (event numbers) that the session memory covers. A memory covers whole turns."""
     covers = fit.context.memory.covers if fit.context.memory is not None else None
     return [one for one in dropped if one <= (covers or 0)]
-
-
-def _is_covered(fit: Fit, dropped: Sequence[int]) -> bool:
-    return len(_covered(fit, dropped)) == len(dropped)
 
 
 def _numbers(turns: Sequence[KeptTurn]) -> list[int]:

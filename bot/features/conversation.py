@@ -74,7 +74,11 @@ class Conversations:
             return self._stops(inbound)
         about = inbound.command is not None and inbound.command.name in OF_CONVERSATION
         if about and inbound.chat_type == "direct" and chat.thread is None:
-            last = await self._last_said(chat)
+            last = chat
+            for place in await self._run.event_log.spoken_in(chat):
+                if any(map(plain, (await self._run.chats.get(place)).said)):
+                    last = place
+                    break
             return (inbound.model_copy(update={"chat_key": last if last.kind == chat.kind else chat}),)
         return (await self._placed(inbound),)
 
@@ -93,12 +97,6 @@ class Conversations:
         silent = {"kind": "stop", "command": None, "request_id": ""}
         below = [stop.model_copy(update={**silent, "chat_key": key}) for key in others]
         return [stop.model_copy(update={"chat_key": first}), *below]
-
-    async def _last_said(self, chat: ChatKey) -> ChatKey:
-        for place in await self._run.event_log.spoken_in(chat):
-            if any(map(plain, (await self._run.chats.get(place)).said)):
-                return place
-        return chat
 
     async def _placed(self, inbound: Inbound) -> Inbound:
         """Assign a new message to the conversation of the message sent just before it, if that message is still unanswered.

@@ -189,20 +189,16 @@ class Jobs:
                 continue
             if set_back and (again := job.replanned(now)) != job:
                 await self._append((job := again).fact())
-            if self._runs(job):
+            chat = self._run.chats.loaded(job.chat_key)
+            members = chat.turn.members if chat is not None and chat.turn is not None else ()
+            theirs = (*chat.waiting, *members) if chat is not None else ()
+            if any(one.due is not None and one.due.job == job.id for one in theirs):
                 continue  # a job has at most one waiting message; its next message covers the due times in between
             if job.next is None:
                 await self._append(job.fact(over=True))
             elif not job.paused and job.next <= now:
                 with speaking(*self._run.locales.of_person(job.person, job.plan.zone, job.chat_type)):
                     await self._fire(job, job.next, now)
-
-    def _runs(self, job: ScheduledJob) -> bool:
-        chat = self._run.chats.loaded(job.chat_key)
-        if chat is None:
-            return False
-        members = chat.turn.members if chat.turn is not None else ()
-        return any(one.due is not None and one.due.job == job.id for one in (*chat.waiting, *members))
 
     async def _fire(self, job: ScheduledJob, since: float, now: float) -> None:
         due, count = job.plan.passed(since, now)

@@ -7,7 +7,7 @@ import json
 import re
 import zlib
 from collections import defaultdict, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -223,7 +223,8 @@ def steps_of(lines: Sequence[Line]) -> list[Step]:
         elif kind == "turn_start":
             duration = queued or None
         words = [f"step {line['step']}:"] if "step" in line else []
-        words += [str(line.get("message")), *shown_details(details, SHOWN)]
+        words.append(str(line.get("message")))
+        words += [f"{name}={details[name]}" for name in SHOWN if details.get(name) not in (None, "")]
         arguments = str(details.get("input") or "") if kind == "tool_call" else ""
         step = Step(kind, str(line.get("level")), " ".join(words), end, duration, usage, arguments)
         if kind in _PAIRED and kind not in _ENDS and "decision" not in details:
@@ -236,10 +237,6 @@ def steps_of(lines: Sequence[Line]) -> list[Step]:
             step = replace(step, duration=took, arguments=first.arguments)
         found.append(step)
     return [*found, *(replace(step, open=True) for _, step in open_.values() if step.kind != "approval")]
-
-
-def shown_details(details: Mapping[str, Any], names: Iterable[str]) -> list[str]:
-    return [f"{name}={details[name]}" for name in names if details.get(name) not in (None, "")]
 
 
 @dataclass(frozen=True, slots=True)

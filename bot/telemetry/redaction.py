@@ -195,14 +195,14 @@ class Redactor:
         `start`. If there is no such secret, return the length of the text.
         """
         for at in range(max(start, len(value) - self._longest + 1), len(value)):
-            if value[at] in self._firsts and self._begins_secret(value[at:]):
+            if value[at] not in self._firsts:
+                continue
+            # The secrets are sorted, so only the next one can begin with the rest of the text and be longer.
+            rest = value[at:]
+            following = bisect.bisect_right(self._sorted, rest)
+            if following < len(self._sorted) and self._sorted[following].startswith(rest):
                 return at
         return len(value)
-
-    def _begins_secret(self, tail: str) -> bool:
-        """Return True if a secret begins with these characters and is longer."""
-        next_one = bisect.bisect_right(self._sorted, tail)
-        return next_one < len(self._sorted) and self._sorted[next_one].startswith(tail)
 
 
 class LogRedactor(Redactor):

@@ -373,7 +373,11 @@ class CheckedReply:
         turn = self._chat.turn
         person = "\n".join(one.text for one in turn.members) if turn is not None else ""
         found, promise = await asyncio.to_thread(lambda: (claims(words, person), promise_in(words, person)))
-        done = self._done() if found or promise else []
+        done = list[tuple[ToolCall, bool]]()
+        if found or promise:
+            view = self._chat.context
+            results = list(view.running.results.values()) if view.running is not None else []
+            done = _performed([*view.current(), {"role": "user", "content": results}])
         if found := found and self._unfounded(words, found, done):
             claim = text.preview(found[0].sentence, SHOWN)
             # Only a tool call has a result from which the model learns of the claim. A final text is sent in any case.
@@ -394,11 +398,6 @@ class CheckedReply:
             plans = any(worked and call.name == schedule_create.name for call, worked in done)
             self._keep(turn, "" if plans or turn.first.due is not None else promise)
         return await self._inner.send(words, step_id, files)
-
-    def _done(self) -> list[tuple[ToolCall, bool]]:
-        view = self._chat.context
-        results = list(view.running.results.values()) if view.running is not None else []
-        return _performed([*view.current(), {"role": "user", "content": results}])
 
     def _keep(self, turn: Turn, promise: str) -> None:
         """Store the promise in a reply. Delete promises that are too old, and those of an answer that this turn replaces."""

@@ -381,20 +381,15 @@ class TurnDisplay:
         while not self._progress_over and (board.busy or self._news):
             if self._news or old >= (BUSY_SECONDS if board.waits else FRESH_SECONDS):
                 self._news, old = False, 0.0
-                await self._change()
+                if board.items or board.waits:
+                    shown = await live.show(self._chat, self._to, "progress", board.shown(clock.now()))
+                    self._progress_over = shown is None
+                    self._news = self._news or not shown  # try again if the rate limit prevented the update
+                else:
+                    for row in live.live_rows(self._chat, self._turn.id, "progress"):
+                        await live.end(row)
             await clock.sleep(self._every)
             old += self._every
-
-    async def _change(self) -> None:
-        live = self._run.live
-        if not (self.board.items or self.board.waits):
-            for row in live.live_rows(self._chat, self._turn.id, "progress"):
-                await live.end(row)
-            return
-        shown = await live.show(self._chat, self._to, "progress", self.board.shown(self._run.clock.now()))
-        self._progress_over = shown is None
-        # If the rate limit prevented the update, try again.
-        self._news = self._news or not shown
 
     # ------------------------------------------------------------ indicators
 

@@ -86,7 +86,15 @@ class Approvals(QuestionService):
             lines = await asyncio.to_thread(changed_lines, before, now, 2) if before else ""
             asked = replace(asked, why="changed", shown=f"{asked.shown}\n{lines}".strip())
         turn = chat.turn
-        if turn is None or asked.user_id is None or not (asked.granted or self._has_operator(turn.first)):
+        if turn is None or asked.user_id is None:
+            return Verdict("nobody")
+        # An operator on the web page or in the terminal sees only questions from their own chats.
+        manifests, first = self._run.manifests, turn.first
+        if not asked.granted and not any(
+            operator == first.person or manifests[operator.channel].access != "local"
+            for operator in self._run.operators
+            if operator.channel in manifests
+        ):
             return Verdict("nobody")
         if turn.first.due is not None:
             return Verdict("unattended")
@@ -217,17 +225,6 @@ class Approvals(QuestionService):
             return True if (arrived is False and file.markdown) or found.verdict is not None else arrived
 
         return await self._run.chats.until(chat.key, known)
-
-    def _has_operator(self, first: Inbound) -> bool:
-        """Return True if an operator can see the question. People on the web page and in the terminal see only their own
-        chats, so an operator there sees only questions from these chats.
-        """
-        manifests = self._run.manifests
-        return any(
-            operator == first.person or manifests[operator.channel].access != "local"
-            for operator in self._run.operators
-            if operator.channel in manifests
-        )
 
     def _choices(self, asked: Approval, person: UserRef) -> tuple[Choice, ...]:
         if person in self._run.operators:
