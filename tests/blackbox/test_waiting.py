@@ -43,7 +43,8 @@ async def test_the_board_shows_what_waits_to_whom_it_concerns_until_it_is_closed
     quoted = "He wrote:\n\n> I'll look tomorrow.\n\n`I'll look later today.` \"I'll look on Monday.\""
     await tell(world, PERSON, "what did he say?", reply(quoted))
     planned = tool_use("schedule_create", {"prompt": "Look at the server", "when": in_an_hour()})
-    await tell(world, BOB, "remind me", reply(planned), reply("I'll remind you tomorrow."))
+    before = tool_use("chat_send", {"text": "I'll see to it tomorrow."})
+    await tell(world, BOB, "remind me", reply(before, planned), reply("I'll remind you tomorrow."))
     world.telegram.say("/language zh", chat_id=BOB)
     await tell(world, BOB, "现在怎么样？", reply("服务器没有响应，我明天看一下。"))
     world.telegram.say("let me in", chat_id=3003, name="Eve")

@@ -26,8 +26,8 @@ from bot.contracts.messages import OutgoingFile, Sent
 from bot.contracts.tools import MCP, Effect, ToolCall, ToolResult
 from bot.core.chat import Chat, Turn
 from bot.core.chats import Fact
-from bot.core.events import FactSet
-from bot.core.feature import Feature, Hooks, Runtime
+from bot.core.events import FactSet, TurnEndState
+from bot.core.feature import Done, Feature, Hooks, Runtime
 from bot.tools.builtin.chat_send import chat_send
 from bot.tools.builtin.work import schedule_create
 from bot.tools.context import CALL, Reply
@@ -350,6 +350,16 @@ def _performed(messages: Iterable[Message]) -> list[tuple[ToolCall, bool]]:
     return found
 
 
+def _done(chat: Chat) -> list[tuple[ToolCall, bool]]:
+    view = chat.context
+    results = list(view.running.results.values()) if view.running is not None else []
+    return _performed([*view.current(), {"role": "user", "content": results}])
+
+
+def _plans(done: Iterable[tuple[ToolCall, bool]]) -> bool:
+    return any(worked and call.name == schedule_create.name for call, worked in done)
+
+
 # ------------------------------------------------------------ replies
 
 
@@ -373,11 +383,7 @@ class CheckedReply:
         turn = self._chat.turn
         person = "\n".join(one.text for one in turn.members) if turn is not None else ""
         found, promise = await asyncio.to_thread(lambda: (claims(words, person), promise_in(words, person)))
-        done = list[tuple[ToolCall, bool]]()
-        if found or promise:
-            view = self._chat.context
-            results = list(view.running.results.values()) if view.running is not None else []
-            done = _performed([*view.current(), {"role": "user", "content": results}])
+        done = _done(self._chat) if found or promise else []
         if found := found and self._unfounded(words, found, done):
             claim = text.preview(found[0].sentence, SHOWN)
             # Only a tool call has a result from which the model learns of the claim. A final text is sent in any case.
@@ -395,8 +401,7 @@ class CheckedReply:
                 raise errors.ClaimUnfounded(claim=claim)
             words = f"{words}\n\n{found[0].language.note.format(claim=claim)}"
         if turn is not None and (promise or self._run.chats.facts[PROMISE]):
-            plans = any(worked and call.name == schedule_create.name for call, worked in done)
-            self._keep(turn, "" if plans or turn.first.due is not None else promise)
+            self._keep(turn, "" if _plans(done) or turn.first.due is not None else promise)
         return await self._inner.send(words, step_id, files)
 
     def _keep(self, turn: Turn, promise: str) -> None:
@@ -454,6 +459,13 @@ def _build(runtime: Runtime) -> Hooks:
                 found.append(OpenLoop(PROMISE, turn[-SHORT:], chat, *about, acts=acts))
         return found
 
+    def ends(turn: Turn, state: TurnEndState) -> Done:
+        """Delete the promise of a turn that planned a job after the promise, or that has no answer."""
+        chat, promised = runtime.chats.loaded(turn.first.chat_key), turn.id in runtime.chats.facts[PROMISE]
+        kept = not promised or chat is None or (state == "answered" and not _plans(_done(chat)))
+        gone = Fact(turn.first.chat_key, FactSet(PROMISE, turn.id, None), turn.id)
+        return Done(facts=() if kept else (gone,))
+
     async def warm() -> None:
         # Loading the phrases would delay the first reply.
         for name in PROMISES:
@@ -462,6 +474,7 @@ def _build(runtime: Runtime) -> Hooks:
     return Hooks(
         wrap_reply=lambda chat, reply, registry: CheckedReply(reply, chat, registry, runtime),
         waiting=waiting,
+        turn_ends={"every": ends},
         serves=(warm,),
     )
 
