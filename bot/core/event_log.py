@@ -337,14 +337,14 @@ class EventLog(ABC):
         wanted = [word for some in forms for word in some]
         return [one for _, one in await self._events(where, str(place.chat), len(below), below, *wanted)]
 
-    async def sender(self, chat: ChatKey, message: str) -> str | None:
-        """Return the id of the turn that sent this message to a chat; None if unknown."""
-        for one in reversed(await self.naming(chat, {message})):
-            # An edit that only changes buttons belongs to no turn.
-            sent = isinstance(one.data, RowEnded | Shown) and one.data.message_id == message
-            if sent and one.chat == chat and one.turn is not None:
-                return one.turn
-        return None
+    async def senders(self, chat: ChatKey, message: str) -> list[str]:
+        """Return the ids of the turns whose answers this message of a chat has shown. The newest answer is the last."""
+        found = (one for one in await self.naming(chat, {message}) if one.chat == chat)
+        sent = (
+            one for one in found if isinstance(one.data, RowEnded | Shown) and one.data.message_id == message
+        )
+        # An edit that only changes buttons belongs to no turn.
+        return [one.turn for one in sent if one.turn is not None]
 
     async def chats(self) -> list[ChatKey]:
         return [ChatKey.parse(chat) for (chat,) in await self._rows("SELECT chat FROM chats")]

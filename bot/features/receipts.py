@@ -213,9 +213,10 @@ class Receipts:
 
     async def rate(self, rating: Inbound) -> Done:
         """Store a rating 👍 or 👎 with the turn that sent the rated answer, and log it. Ignore ratings of other messages."""
-        turn = await self._run.event_log.sender(rating.chat_key, rating.answers or "")
-        if turn is None:
+        senders = await self._run.event_log.senders(rating.chat_key, rating.answers or "")
+        if not senders:
             return Done()
+        turn = senders[-1]
         facts: Json = {"chat_key": rating.chat_key, "request_id": turn, "message_id": rating.answers}
         facts |= {"rating": rating.rating, "person": str(rating.person)}
         self._run.log.write("feedback", "an answer was rated", **facts)

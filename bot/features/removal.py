@@ -98,11 +98,11 @@ class Removal:
             requests = frozenset(one.request_id for one in said)
             related = await self._turns(chat, requests | names)
             return Target(message, "user", said[0].user_id, Gone(requests, messages=names), related)
-        turn = await self._run.event_log.sender(chat, message)
-        if turn is None:
+        # An answer that was given again has replaced the text of an earlier turn, which goes too.
+        turns = frozenset(await self._run.event_log.senders(chat, message))
+        if not turns:
             return None
-        person = next((one.inbound.user_id for one in _received(await naming(chat, {turn}))), "")
-        turns = frozenset({turn})
+        person = next((one.inbound.user_id for one in _received(await naming(chat, turns))), "")
         return Target(message, "assistant", person, Gone(turns=turns, messages=names), turns)
 
     async def _quoted(self, deletion: Inbound, message: str) -> Target | None:
