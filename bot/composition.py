@@ -98,7 +98,7 @@ class Gateway:
         self.channels = channels = services.channels
         self.reserve = reserve = DiskReserve(settings.home / "reserve", log)
 
-        # The log and the chats.
+        # Build the log and the chats.
         stored = build_log(services, reserve, lambda subject, words: alerts.tell(subject, words))  # noqa: PLW0108 - the object is created below
         self.event_log = event_log = environment.wrap_log(stored)
         make = functools.partial(
@@ -116,14 +116,14 @@ class Gateway:
         for name in channels:
             access.prove(name)
 
-        # Sending of messages.
+        # Build the parts that send messages.
         self.locales = locales = Locales(chats, zone=settings.schedule.timezone)
         alerts = OperatorAlerts(services, chats, access, locales)
         limits = RateLimiter(services.manifests, clock, limits=settings.delivery.limits)
         self.files = files = OutgoingFiles(services, chats)
         outbox = Outbox(services, chats, event_log, files, limits, alerts)
 
-        # Features.
+        # Build the features.
         slots = Slots(settings.queue.max_concurrent_turns)
         self.door = door = Door()
         runtime = Runtime(
@@ -144,7 +144,7 @@ class Gateway:
         )
         door.open(feature.found(), runtime)
 
-        # The archive, the model and the agent.
+        # Build the archive, the model and the agent.
         exporter: Exporter
         self.archive = archive = ChatStore(
             settings.home / "chats",
@@ -181,7 +181,7 @@ class Gateway:
         reader = FileReader(services, memory)
         self.turns = turns = Turns(agent, chats, event_log, reply, reader, door=door, access=access)
 
-        # Receiving of messages.
+        # Build the parts that receive messages.
         self.runner = Runner(services, chats, event_log, outbox, door, locales, turns, slots, alerts)
         self.intake = CoreIntake(
             services, chats, event_log, access, door, alerts, archive, locales, turns.models
@@ -194,7 +194,7 @@ class Gateway:
             is_operator=lambda inbound: access.is_operator(inbound.person),
         )
 
-        # Health checks and the dashboard.
+        # Build the health checks and the dashboard.
         self.watch = ChannelWatchdog(services, alerts)
         self.maintenance = Maintenance(
             services, event_log, reserve, self.model, learned, mcp, memory, turns.summaries, alerts

@@ -15,14 +15,14 @@ from pathlib import Path
 
 _HIDDEN = frozenset({".ship", ".git", "ship.json"})
 SAVED = ".ship/commands.json"
-"""File with the hidden names that existed before a command. The file exists only while a command runs."""
+"""File that lists the hidden files which existed before the running command. It exists only while a command runs."""
 _NOT_SEEN = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f"
     "\ufeff\uffa0\ufff0-\ufff8\U000e0000-\U000e0fff]"
 )
 """Characters that some file systems ignore in file names."""
 HiddenNames = Mapping[str, str | None]
-"""Hidden names in a folder. A symbolic link has its target as the value; any other file has None."""
+"""Names of hidden files in a folder. The value is the target of a symbolic link, and None for any other file."""
 
 
 def is_hidden(part: str) -> bool:
@@ -37,7 +37,7 @@ def hidden(root: Path, path: Path) -> bool:
 
 
 def hidden_names(root: Path) -> HiddenNames:
-    """Return the hidden names at the top of the project's folder."""
+    """Return the names of hidden files directly in the project's folder."""
     names = [path for path in root.iterdir() if is_hidden(path.name)]
     return {path.name: os.readlink(path) if path.is_symlink() else None for path in names}  # noqa: PTH115 - the link's own text
 

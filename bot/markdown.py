@@ -23,7 +23,7 @@ Rule = Callable[[StateInline, bool], bool]
 
 
 def _relaxed(rule: Rule) -> Rule:
-    """Return a rule of the parser that follows `bot.text.emphasis`."""
+    """Return the parser's rule, changed so that `bot.text.emphasis` decides where emphasis begins and ends."""
 
     def relaxed_rule(state: StateInline, silent: bool) -> bool:  # noqa: FBT001 - the library's signature
         start, known = state.pos, len(state.delimiters)

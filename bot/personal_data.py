@@ -219,8 +219,8 @@ class PersonalData:
             yield from ((place, line) for line in map(jsonl.loads, lines) if line is not None)
 
     def _is_theirs(self, place: str, line: Json, found: Found) -> bool:
-        """Return True if a line of the archive is by the person or answers the person, or if a line of the operator's log
-        is about the person. Archive lines of other people never count.
+        """Return True if a line of the archive is by the person or answers the person, or if a line of the operator's log is about
+        the person. Archive lines by other people never count.
         """
         if line.get("chatKey") in found.own:
             return True
@@ -358,7 +358,7 @@ class PersonalData:
         return {Kept.CHATS: gone[CHATS], Kept.LOGS: gone[LOGS]}
 
     def _left_of(self, raw: bytes, place: str, path: Path, found: Found) -> bytes | None:
-        """Return a line as it should be after the erasure; None deletes the line. The person's lines are deleted, and
+        """Return a line as it should be after the erasure; None deletes the line. The person's lines are deleted, and so are
         unreadable lines of the log and of the person's chats. Log lines of shared chats lose the texts of messages.
         """
         line = jsonl.loads(raw)

@@ -98,8 +98,8 @@ class DiskReserve:
         """Restore the reserve. Return the reason if there is not enough space; otherwise ""."""
         self.space = space = space_of(self.path.parent)
         whole = min(self.most, space.total // SHARE or self.most)
-        # Trouble ends only when 1.5 times the reserve is free. With one limit for begin and end, it could begin and
-        # end again and again.
+        # Trouble ends only when 1.5 times the reserve is free. If the same limit began and ended it, trouble could begin and end
+        # again and again.
         besides = whole + whole // 2 if self.trouble else whole
         handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -142,9 +142,9 @@ time of a message.
 """
 FULL_EVERY = 60.0  # Interval in seconds between two full collections while memory use is normal
 NEW = 60_000
-"""Number of new objects that starts a full collection before `FULL_EVERY` has passed. It takes about 10 ms."""
+"""Number of new objects that starts a full collection before `FULL_EVERY` has passed. Such a collection takes about 10 ms."""
 _MB = 1024 * 1024
-_M_ARENA_MAX = -8  # of mallopt(3)
+_M_ARENA_MAX = -8  # number of a parameter of mallopt(3)
 
 
 def resident() -> int | None:

@@ -306,7 +306,7 @@ def preview(text: str, limit: int = 200) -> str:
 HIDING = frozenset({"Cc", "Cf", "Co", "Cs", "Cn", "Zl", "Zp"})
 """Unicode categories of characters that are invisible or that change how other characters are shown."""
 _BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0")
-"""Characters of other categories that are invisible. Variation selectors are handled elsewhere."""
+"""Invisible characters of other categories. Variation selectors are handled elsewhere."""
 
 
 def escaped(words: str) -> str:

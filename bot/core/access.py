@@ -1,5 +1,6 @@
-"""Access control: the class `Access` decides who may use the bot, and cleans the texts of admitted people. The bot does not
-store the texts of strangers. Operators can change the access lists while the bot runs. Several processes share the file `.ship/access.json`:
+"""Access control: the class `Access` decides who may use the bot, and redacts secrets in the texts of admitted people. The bot does
+not store the texts of strangers. Operators can change the access lists while the bot runs. Several processes share the file
+`.ship/access.json`:
 
     {"v": 1, "channels": {"telegram": {"allow": ["1"], "block": ["2"], "pending": {"3": 1800000000000}}}}
 
@@ -38,7 +39,7 @@ ACCESS_FILE = "access.json"
 MOST_PENDING = 200  # max entries per channel; the oldest entries are removed first
 MOST_OPERATORS = 100  # max entries per channel; the oldest entries are removed first
 MOST_NAME = 80  # max characters of a name
-FILE_EVERY = 1.0  # seconds between two checks of the file
+FILE_EVERY = 1.0  # seconds between two checks whether the file has changed
 LOCK_SECONDS = 10.0
 
 
@@ -76,7 +77,7 @@ class PendingUser:
     name: str = ""
 
 
-_NOBODY = ChannelLists()  # Empty lists of a channel that the file does not name
+_NOBODY = ChannelLists()  # Lists of a channel that is not in the file: all are empty
 
 
 class AccessList:
@@ -161,7 +162,7 @@ class AccessList:
         return len(found)
 
     def note(self, channel: str, user_id: str, name: str | None = None) -> None:
-        """Record that a person without access has just written."""
+        """Record that a person without access has just written to the bot."""
         with self._changed(channel) as lists:
             if user_id in lists.allow or user_id in lists.block:
                 return
@@ -338,7 +339,7 @@ class Access:
         return (self.lists.allowed(channel), self.lists.blocked(channel), frozenset(self.operators))
 
     def is_operator(self, person: UserRef) -> bool:
-        """Return True if the person is an operator. A person without a user id ("") never is."""
+        """Return True if the person is an operator. A person without a user id ("") is never an operator."""
         return bool(person.user_id) and person in self.operators
 
     # ------------------------------------------------------------ chats of people, and display names
@@ -374,7 +375,7 @@ class Access:
         return None if known is None else known.permalink(line)
 
     def place(self, inbound: Inbound) -> Sentence:
-        """Return words that tell operators in which chat a message is. For a group, they link to the message if possible."""
+        """Return words that tell operators in which chat a message is. For a group, the words link to the message if possible."""
         if inbound.chat_type == "direct":
             return sentence("place.direct")
         name, link = named(inbound.chat_name or ""), self.permalink(ArchiveLine.of(inbound))

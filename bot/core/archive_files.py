@@ -262,7 +262,7 @@ class ChatStore:
         lines, total, unreadable, last = list[ArchiveLine](), 0, 0, query.offset + query.limit
         for data in chain([main], map(self._disk.read, archives)):
             if data is not main and data and main.startswith(data):
-                continue  # an interrupted rotation left this copy
+                continue  # this line is a copy that an interrupted rotation left
             for raw in reversed(data.split(b"\n")):
                 if total >= last:
                     return HistoryPage(lines[::-1], total, unreadable, counted=False)

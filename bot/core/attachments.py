@@ -56,8 +56,8 @@ class SentFile:
 
 
 class FileReader:
-    """Reads the files attached to messages. The model sees the beginning of a file's text, and sees pictures and short PDFs
-    themselves. An artifact's id is derived from its message, so a read that a crash interrupted is repeated with the same id.
+    """Reads the files attached to messages. The model sees the beginning of a file's text; of pictures and short PDFs, it sees the
+    file itself. An artifact's id is derived from its message, so a read that a crash interrupted is repeated with the same id.
     """
 
     def __init__(self, services: Services, rss_monitor: RssMonitor) -> None:
@@ -240,7 +240,7 @@ def artifact_id(request_id: str, at: int, attachment: Attachment, kind: str = ""
 # ------------------------------------------------------------ sentences for people
 
 NAMED = 10
-"""Max file names in one sentence. An album has no more files."""
+"""Max file names in one sentence. No album has more files."""
 
 
 def unread(files: Iterable[tuple[Sequence[Attachment], Sequence[SeenFile]]]) -> str:
@@ -321,7 +321,7 @@ class OutgoingFiles:
     def __post_init__(self) -> None:
         self.folder = self.services.settings.home / "outgoing"
         self._alone = asyncio.Lock()
-        """Lock whose holder stores files and queues their rows, or deletes a file that no row refers to."""
+        """Lock for storing files and queuing their rows, and for deleting a file that no row refers to."""
         self._started = False
 
     async def start(self) -> None:
@@ -352,7 +352,9 @@ class OutgoingFiles:
                 words = piece.decode(encoding, "replace")
                 if self.services.redact(words) != words:
                     return True
-                if "\ufffd" not in words[4:-4]:  # the ends are ignored, since a piece may cut a character
+                if (
+                    "\ufffd" not in words[4:-4]
+                ):  # ignore both ends, since a piece may begin or end inside a character
                     return False
             return False
 
@@ -363,8 +365,8 @@ class OutgoingFiles:
 
     @contextlib.asynccontextmanager
     async def kept(self, files: Sequence[OutgoingFile]) -> AsyncIterator[list[StoredFile]]:
-        """Store files, and keep them during the `with` block. The block queues the rows that refer to the files, and must
-        not wait. Raises `errors.FileRefused`.
+        """Store files, and keep them during the `with` block. The block queues the rows that refer to the files, and must not await
+        anything. Raises `errors.FileRefused`.
         """
         found = [
             StoredFile(shown_name(one.name), one.mime_type, len(one.data), await _digest(one.data), one.path)

@@ -36,7 +36,7 @@ PASTE_SECONDS = 2.5
 MOST_EARLY = 10
 """Max edits and deletions that wait for the message to which they refer, because they arrived before it."""
 MOST_FILES = 50
-"""Max kept platform ids of messages that delivered a file. A search for a message of unknown delivery skips them."""
+"""Max kept platform ids of messages that delivered a file. A search for a message whose delivery is unknown skips these ids."""
 MOST_MISSED = 5
 """Max undelivered answers that the next answer reports. The newest are kept."""
 MOST_EDITS = 20
@@ -153,11 +153,11 @@ class Turn:
     id: str
     members: list[Inbound]
     since: int
-    """Number of the oldest event from which the turn can be rebuilt."""
+    """Number of the oldest event that is needed to rebuild the turn."""
     boot: str = ""
     phase: Phase = Phase.STARTING
     attempts: int = 0
-    """Starts of the turn since its last progress. A start after a clean shutdown or a person's decision does not count."""
+    """Number of starts of the turn since its last progress. A start after a clean shutdown or a person's decision does not count."""
     call: str | None = None
     """Id of the model call in flight. The turn ignores the answer to any other call."""
     tools: dict[str, str] = field(default_factory=dict)
@@ -387,8 +387,8 @@ class Chat:
         return self._next(turn, _can_join) if self._mode == "steer" else []
 
     def waited(self, row: OutboxRow, now: float) -> events.Waited | None:
-        """Return the event that records how long the person waited; None if this row does not show the first words of
-        the answer. The person sees the row at time `now`.
+        """Return the event that records how long the person waited; None if this row does not show the first words of the answer.
+        `now` is the time at which the row became visible to the person.
         """
         wait = self._waits.get(row.turn or "")
         answers = (row.form in {"reply", "preview"} or row.ends) and row.question is None
@@ -631,7 +631,7 @@ class Chat:
         return sorted(found, key=lambda one: names.index(one.inbound.request_id))
 
     def _take(self, wanted: Callable[[Inbound], bool]) -> list[Waiting]:
-        """Remove the matching messages from the queue and return them."""
+        """Remove the `wanted` messages from the queue and return them."""
         taken = [one for queue in self._people.values() for one in queue if wanted(one.inbound)]
         for who in {one.inbound.person for one in taken}:
             self._people[who] = [one for one in self._people[who] if one not in taken]
@@ -773,7 +773,7 @@ class Chat:
         if turn is not None and data.row in turn.rows:
             turn.rows[data.row] = data
             if data.state == "sent":
-                turn.unread = []  # the delivered message has reported them
+                turn.unread = []  # the delivered message has reported these files
         if row is not None and row.file is not None and data.message_id:
             self.files_sent = [*self.files_sent, data.message_id][-MOST_FILES:]
         if row is None or data.state != "failed":

@@ -131,7 +131,7 @@ class AgentContextStore:
         self.asked_at: float | None = None  # Time of the last request to the model in epoch seconds
         self.cached = False  # True if the provider read part of the last request from its cache
         self.wrong: tuple[str, ...] = ()
-        """Reasons why recent turns failed. Requests tell them to the model until a turn succeeds."""
+        """Reasons why recent turns failed. Requests tell the model these reasons until a turn succeeds."""
         self.stood_in = ""
         """Name of the fallback model that gave the last answer; "" if the chat's own model gave it."""
         self.left: dict[str, KeptTurn] | None = None

@@ -406,7 +406,7 @@ class EventLog(ABC):
         return ChatKey.parse(rows[0][0]) if rows else None
 
     async def usage(self, chat: ChatKey) -> UsageTotals:
-        """Return a chat's totals since its beginning. `turns` counts only answered turns."""
+        """Return a chat's usage totals since the chat began. `turns` counts only answered turns."""
         await self.committed(patient=False)
         turns, calls, unpriced, cost, *tokens = (one or 0 for one in (await self._rows(_USAGE, str(chat)))[0])
         counts = Counter(dict(zip(TOKENS, tokens, strict=True)))

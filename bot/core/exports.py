@@ -281,7 +281,9 @@ class LineFold:
         return None if line is None else (n, line)
 
     def _ended(self, n: int, event: Event, end: events.RowEnded) -> tuple[int, ArchiveLine | None]:
-        """Return an event number and a bot message's line; no line if a part is undecided or none was delivered."""
+        """Return the number of the oldest event used, and the line of a bot message; None until all its parts have ended, or if
+        none arrived.
+        """
         found = next(((name, one) for name, one in self._outgoing.items() if end.row in one.parts), None)
         if found is None:
             return n, None

@@ -121,13 +121,15 @@ class Hooks:
     approvals: Approvals | None = None
     """Asks people for approval of calls. Without this hook, calls that need an approval are denied."""
     asks: Ask | None = None  # Asks a person the questions of tools. Without this hook, nobody is asked.
-    serves: Sequence[Callable[[], Coroutine[Any, Any, None]]] = ()  # run for as long as the gateway runs
+    serves: Sequence[
+        Callable[[], Coroutine[Any, Any, None]]
+    ] = ()  # coroutines that run as long as the gateway runs
     questions: Callable[[ChatKey, UserRef], list[ShownQuestion]] | None = None
     """Returns a chat's open questions that this person may see."""
     waiting: Callable[[Viewer], Awaitable[Sequence[OpenLoop]]] | None = None
-    """Returns this feature's open loops for a viewer, in the language set by `words.speaking`."""
+    """Returns this feature's open loops (matters that wait for somebody) for a viewer, in the language set by `words.speaking`."""
     display: Display | None = None
-    outcome: Callable[[Question], str] | None = None  # returns the text below a decided question
+    outcome: Callable[[Question], str] | None = None  # returns the text shown below a decided question
     ports: Mapping[str, Any] = field(default_factory=dict)  # services for tools, keyed by name
     periodic: Sequence[PeriodicJob] = ()  # jobs that run while the channels are connected
     turn_ends: Mapping[TurnKind, Callable[[Turn, TurnEndState], Done]] = field(default_factory=dict)
@@ -137,7 +139,7 @@ class Hooks:
     before_turn: Callable[[Chat, Inbound], Awaitable[Sequence[Quoted]]] | None = None
     """Returns messages to show the model together with the first message of a turn."""
     only_new: bool = False
-    """True if `before_turn` is not called in a direct chat whose conversation the model knows."""
+    """True if `before_turn` is not called in a direct chat once the model's context has messages of the conversation."""
     kinds: frozenset[str] | None = None
     """Kinds of messages for which `before_intake` is called; None for all. A command has the kind `command`, a message that
     may begin a new conversation has `opening`, and any other message has its `Inbound.kind`. Each message also has its
@@ -152,7 +154,7 @@ class Hooks:
     wrap_model: Callable[[Model], Model] | None = None
     """Wraps each provider's model. The fallback logic is outside of the wrapper."""
     close: Callable[[], Awaitable[None]] | None = None  # called after the core has stopped
-    exports: Sequence[Exporter] = ()  # kept up to date while the gateway runs
+    exports: Sequence[Exporter] = ()  # exports to keep up to date while the gateway runs
 
 
 @dataclass(frozen=True, slots=True)

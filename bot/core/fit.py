@@ -31,10 +31,12 @@ if TYPE_CHECKING:
 MOST_HALVINGS = 3  # Max times per turn that the history is halved before it is cleared
 SHORT_RESULT = 500  # Min length in characters to which a long tool result is shortened
 MOST_LOWERED, MIN_OUTPUT_TOKENS, OUTPUT_MARGIN = 2, 256, 64
-"""Max retries with a lower output limit, min tokens of that limit, and tokens kept free for miscounts."""
+"""Max retries with a lower output limit, min tokens of that limit, and tokens kept free because counts may be wrong."""
 RAISES = 4  # Max factor by which the configured output limit is raised, if the model's own limit is unknown
 LARGE_TURN, MISJUDGED = 2_000, 3.0
-"""Min tokens of a turn that counts as too large, and max factor between a provider's trusted count and the estimate."""
+"""Only a turn with more tokens may count as too large. A provider's count is trusted if it differs from the estimate by less than
+the factor.
+"""
 COLD_AFTER = 300.0  # Seconds from a request's start until the provider's cache has certainly expired
 COLD_HIDES = 2_000  # Min tokens that masking must save if the provider's cache has expired
 WARM, WARM_HIDES = 3, 0.5

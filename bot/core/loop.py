@@ -70,7 +70,7 @@ class Loop:
     before_asking: Callable[[Fit], Awaitable[None]]
     """Function that shrinks the model's context before a request, if needed."""
     reply: ChatReply | None = None
-    """The turn's reply; None in a task, whose last text is returned as a report."""
+    """Sends the turn's messages; None in a subagent task, whose last text is returned as a report."""
     wrapped: Reply | None = None  # `reply` with the wrappers of features around it
     dispatcher: Dispatcher
     context: Callable[[], ToolExecutionContext]

@@ -192,7 +192,7 @@ def extraction(known: SessionMemory | None) -> Message:
 
 
 def summarizing(known: SessionMemory | None, focus: str = "") -> Message:
-    """Return the message that asks a model for a summary. The summary must keep the `focus`."""
+    """Return the message that asks a model for a summary. The summary must preserve what concerns the `focus`."""
     words = _PROMPTS["summarize"]
     if focus.strip():
         words += f"\nKeep above all what has to do with this: {text.head(focus.strip(), MAX_ITEM)}\n"
@@ -203,7 +203,7 @@ def summarizing(known: SessionMemory | None, focus: str = "") -> Message:
 
 
 def shorter(question: Message) -> Message:
-    """Return the question of a fork with the request to answer in fewer words."""
+    """Return a fork's question, with an added request to answer in fewer words."""
     return {**question, "content": [*question["content"], {"type": "text", "text": _PROMPTS["shorter"]}]}
 
 

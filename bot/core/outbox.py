@@ -29,7 +29,7 @@ from bot.words import say, sentence, speaking
 
 # ------------------------------------------------------------ rate limits
 
-MOST_BUDGETS = 4_096  # Max budgets in memory. If there are more, unused budgets are removed.
+MOST_BUDGETS = 4_096  # Max rate-limit budgets in memory. If there are more, unused budgets are removed.
 LONGEST_WAIT = 24 * 3600.0
 SHORTEST_WAIT = 0.1
 UNSAID = 1.0  # Seconds to wait if a platform asks the bot to wait, but does not say how long
@@ -109,8 +109,8 @@ class RateLimiter:
         return 0.0
 
     def spare(self, to: Address, *, reserve: int = 1, edit: bool = False) -> bool:
-        """Take a slot for a cosmetic change and return True if all budgets have 1 + `reserve` free slots. Because of the
-        reserve, no message has to wait after the change.
+        """If all budgets have 1 + `reserve` free slots, take one for a cosmetic change and return True. Because of the reserve, no
+        message has to wait after the change.
         """
         now, buckets = self._clock.monotonic(), [*self._of(to), self._cosmetic(to)]
         edits = self._manifests[to.channel].edits if edit and self._limits else None
@@ -163,15 +163,15 @@ REPEAT_SECONDS = (0.0, 8.0, 64.0, 600.0, 3_600.0)
 LIVE_SECONDS = 10.0
 """Timeout in seconds of creating or editing a live message. A hanging edit delays an answer by no more than this."""
 SETTLE_SECONDS = 2.0
-"""An edit that got no answer may still take effect for this many seconds. Until then, nothing is sent to its chat or thread."""
+"""An edit that got no answer may still take effect for this many seconds. Until then, nothing else is sent to the chat or thread."""
 
 _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
 class LiveText:
-    """Content of a live message. `mark` is shown after an incomplete text and is not stored. `Outbound` explains the other
-    fields. Two contents are equal if people read the same text.
+    """Content of a live message. `mark` is shown after an incomplete text and is not stored. `Outbound` explains the other fields.
+    Contents with the same visible text are equal.
     """
 
     words: str
@@ -206,7 +206,7 @@ class Outbox:
         self._seen: dict[str | None, dict[str, LiveText]] = {}
         """Content that people see now in each live message, keyed by turn and outbox row."""
         self.last_words: dict[OutboundKind, LastWords] = {}
-        """For each form of live message, the function for its final content. Without one, the message is deleted at the end."""
+        """For each form of live message, the function for its final content. Without a function, the message is deleted at the end."""
 
     def _lock(self, row: OutboxRow) -> asyncio.Lock:
         return self._locks.setdefault(row.place, asyncio.Lock())

@@ -127,13 +127,13 @@ class Question:
     asked: Approval
     asked_at: float
     turn: str | None
-    seq: int  # Number of the event that asked the question
+    seq: int  # Number of the event that records the question
     verdict: Verdict | None = None
     decided_at: float = 0.0
     decided: int = 0
     """Number of the event that decided the question. The messages are edited only after this event has been written to disk."""
     rows: dict[str, bool | None] = field(default_factory=dict)
-    """Delivery of each outbox row with the question: True if delivered, False if it failed, None if not known yet."""
+    """For each outbox row that shows the question: True if delivered, False if delivery failed, None if not known yet."""
     copies: dict[str, OutboxRow] = field(default_factory=dict)
     """Delivered messages of the question that can still be edited, keyed by outbox row."""
 

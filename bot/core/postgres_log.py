@@ -35,7 +35,7 @@ SET idle_in_transaction_session_timeout = '2s';
 _NUL = "\N{REPLACEMENT CHARACTER}"
 """Character that replaces NUL, because text in PostgreSQL cannot contain NUL."""
 ERRORS = (psycopg.Error, OSError)
-"""Errors of a database that cannot be used."""
+"""Exceptions which mean that the database cannot be used."""
 _R = TypeVar("_R")
 
 

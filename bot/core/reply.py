@@ -236,7 +236,7 @@ def _aloud(words: str) -> str:
 # ------------------------------------------------------------ long code blocks and wide tables
 
 _BEFORE = re.compile(r"[ \t]*(?:(?:[-+*]|\d{1,9}[.)])[ \t]+)*")
-"""Pattern for list markers and spaces on a line before a block."""
+"""Pattern for the list markers and spaces that may precede a block on its first line."""
 _LINE_END = re.compile(r"\r\n?|\n|$")
 _FORMULA = re.compile(r"[=@\t＝＠]|[-+－＋](?!$|[\d.,]+ ?[%\w]{0,3}$)")
 """Pattern for the beginning of a cell that a spreadsheet program would run as a formula."""
@@ -254,8 +254,8 @@ _BLOCKS, _CELLS = parser(), parser()
 _BLOCKS.core.ruler.enableOnly(["normalize", "block"])
 _MARK = re.compile(r"[*_~`\[\\<&]")
 _BREAK = re.compile(r"<br ?/?>")
-FIRST = 3  # Max rows of a table, besides its head, that the message itself shows
-NARROWEST = 4  # Min width of a table column that is shown in the message, in terminal cells
+FIRST = 3  # Max rows, besides the head, that a message shows of a table sent as a file
+NARROWEST = 4  # Min width, in terminal cells, of a table column that the message shows
 LONGEST_CELL = 500
 """Max characters of a table cell from which Markdown is removed. Longer cells are copied unchanged."""
 
@@ -313,7 +313,7 @@ def shortened(words: str, limits: ReadingLimits | None, *, goes_on: bool = False
 def _long_blocks(
     words: str, limits: ReadingLimits, *, goes_on: bool
 ) -> Iterator[tuple[int, int, OutgoingFile, list[str]]]:
-    """Yield start, end, file and first rows of each code block and table that exceeds the limits, except those in quotes."""
+    """Yield start, end, file and first rows of each code block and table that exceeds the limits, except blocks in quotes."""
     ends = [found.start() for found in _LINE_END.finditer(words)]
     starts = [0, *(found.end() for found in _LINE_END.finditer(words))]
     quotes = 0

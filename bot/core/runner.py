@@ -48,7 +48,9 @@ CANCEL_SECONDS = 0.5  # Max seconds to wait until a cancelled task ends
 MOST_CANCELS = 2
 """Max number of times that a task is cancelled. One time is not always enough, since a library may swallow the cancellation."""
 LATEST = 86_400.0
-"""After the log was restored, authors of unanswered messages up to this many seconds old are asked to resend them."""
+"""After a restore of the log, the bot asks authors of unanswered messages to resend them, if these are at most this many seconds
+old.
+"""
 Key = tuple[Chat, str, str]
 """Key of a running effect: the chat, the kind of effect, and the id of the row or command ("" for a turn)."""
 
@@ -239,7 +241,7 @@ class Runner:
         self._alarms: dict[ChatKey, asyncio.Task[None]] = {}
         self._due: dict[ChatKey, Chat] = {}
         self._open = self._closing = False
-        self._channels = set[str]()  # Names of connected channels. Effects of other channels wait.
+        self._channels = set[str]()  # Names of connected channels. Effects for other channels wait.
         self.chats.watch(self._look_at)
         self.event_log.watch(self._on_disk)
 

@@ -44,7 +44,7 @@ from bot.tools.permissions.rules import SCHEDULING
 from bot.words import say
 
 TASK = "task"
-"""Name of the tool that starts a task."""
+"""Name of the tool that starts a subagent task."""
 BARRED = frozenset({TASK, tags.SEND}) | SCHEDULING
 """Names of tools that no task has."""
 TICK = 1.0
@@ -100,8 +100,8 @@ class TaskEvent:
 
 
 def _totals(chat: Chat, prices: PriceTable) -> tuple[UsageTotals, float]:
-    """Return the usage that is recorded in the events of a task's chat, and its cost in USD for the limits. That cost includes
-    calls without a price, at the highest known price.
+    """Return the usage that is recorded in the events of a task's chat, and its cost in USD for the limits. The cost of a call with
+    an unknown price is computed with the highest known price.
     """
     totals, charged, running = UsageTotals(), 0.0, chat.context.running
     for one in running.answers if running is not None else ():
@@ -301,7 +301,7 @@ class Worker(ModelWrapper):
     """Number of questions to people that are open now."""
     _refused: int = 0
     _last_call: str = ""
-    """Limit that leaves no room for another model call; "" if another call fits."""
+    """Name of the limit that allows no further model call; "" if another call fits."""
     _prefix: list[Message] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:

@@ -1,6 +1,6 @@
-"""Builds what the model sees: the message for a person's message, and the request from the stored messages. Validates each
-request. Equal messages and prompts give requests with equal bytes. A chat's next request begins with the same bytes, unless a
-compaction changes the messages or placeholders replace old tool results.
+"""Builds what the model sees: a user message for each person's message, and requests from stored messages. Validates each request.
+Equal messages and prompts give requests with equal bytes. A chat's next request begins with the bytes of the previous request,
+unless a compaction changes the messages or placeholders replace old tool results.
 """
 
 from __future__ import annotations
@@ -199,8 +199,8 @@ async def user_message(
     wrong: Sequence[str] = (),
     begins: bool = False,
 ) -> Message:
-    """Return the model's message for a person's message, with secrets redacted. Add the person's instructions if the messages
-    `seen` do not contain them, and memory files if a conversation `begins`. `build` explains the other arguments.
+    """Return the user message that shows the model a person's message, with secrets redacted. Add the person's instructions if the
+    messages `seen` do not contain them, and memory files if a conversation `begins`. `build` explains the other arguments.
     """
     quoted = await _without_removed((*context, *inbound.quoted), inbound, deps, seen)
     words = await deps.prompts.of_person(inbound)
@@ -282,9 +282,9 @@ def _tags_in(seen: Iterable[Message]) -> set[tags.Tag]:
 async def _without_removed(
     quoted: Sequence[Quoted], inbound: Inbound, deps: AgentDeps, seen: Iterable[Message]
 ) -> Sequence[Quoted]:
-    """Return the quotes. Blank the text of removed messages, because platforms still quote them. If the archive cannot be
-    read, blank the text of all quotes. If a quote repeats a text of the bot that is in the messages `seen`, record no other
-    author for it.
+    """Return the quotes. Blank the text of removed messages, because platforms still quote them. If the archive cannot be read,
+    blank the text of all quotes. If a quote repeats a text of the bot that is in the messages `seen`, record that the quote has no
+    other author.
     """
     if not quoted:
         return ()

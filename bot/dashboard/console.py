@@ -53,13 +53,13 @@ MOST_ASKED = 200
 MOST_SAID = 50
 """Max sentences about decisions that are kept until a page shows them."""
 COUNT_SECONDS = 0.3
-"""Max seconds that the errors page waits until errors are counted. Counting may take longer, because the first count reads the
+"""Max seconds for which the errors page waits for the count of errors. Counting may take longer, because the first count reads the
 whole log.
 """
 SPANS = {"day": (1, 24), "month": (24, 30)}
-"""Spans of time that a chart can show, as (hours of a period, number of periods)."""
+"""Spans of time that a chart can show: for each name, the hours of a period and the number of periods."""
 STEPS = 500
-"""Max steps that are shown of a turn."""
+"""Max steps of a turn that the page shows."""
 _WAITS = ("queue", "approval", "model", "tools", "delivery")
 LONGEST = 4_000
 """Max characters that are shown of a message."""
@@ -258,7 +258,7 @@ class Console:
         }
 
     async def _charts(self, request: web.Request) -> Found:
-        """Return the values of each period (UTC) of a span that ends now, oldest first."""
+        """Return the values of each period (UTC) in a span that ends now. The oldest period comes first."""
         span = "month" if request.query.get("span") == "month" else "day"
         hours, count = SPANS[span]
         last = int(self.clock.now() // (3_600 * hours))

@@ -49,7 +49,7 @@ CHANGED_BY_OPERATORS = frozenset({"effort", "listen", "model"})
 """Commands that show a setting to everybody, but change the setting only for operators."""
 _LISTED = tuple(name for listed in SECTIONS.values() for name in listed)
 MOST_SHOWN = 8  # max entries of each kind that `/waiting` lists
-GLIMPSE = 80  # max characters of a call that `/waiting` shows
+GLIMPSE = 80  # max characters of a tool call that `/waiting` shows
 AUTO = "auto"  # argument of `/language` and `/timezone` that restores the chat app's own setting
 
 

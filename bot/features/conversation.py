@@ -31,7 +31,7 @@ from bot.tools.builtin.chat_send import chat_send
 from bot.tools.permissions import taint
 from bot.words import CATALOGUES, DEFAULT, paragraph, say, times
 
-QUICK = 10_000  # max milliseconds between two messages that form one conversation
+QUICK = 10_000  # max age in milliseconds of an unanswered message whose conversation the next message joins
 MOST_CHATS = 1_000
 OF_CONVERSATION = frozenset(
     {"compact", "effort", "forget", "fork", "history", "model", "new", "resume", "stats", "undo"}
@@ -40,13 +40,13 @@ OF_CONVERSATION = frozenset(
 
 
 RECENT_SECONDS = 3_600.0  # max age in seconds of the turn that a new conversation in a direct chat quotes
-LONGEST = 4_000  # max characters of each quoted message of that turn
+LONGEST = 4_000  # max characters of each message that is quoted from that turn
 MODEL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,199}")
 DEFAULT_MODEL = "default"
 LISTED = 10
 SHORTEST, ULID = 4, 26
 """Min letters of a short id, and number of letters of a full id. If two ids end alike, their short ids are longer."""
-MOST_BACK = 6  # max digits of a number of turns; a longer argument counts as an id
+MOST_BACK = 6  # max digits of an argument that is a number of turns; a longer argument is an id
 SHOWN = 2_000  # max characters of a conversation that `/resume` and `/fork` show
 _GATHERED = 5 * SHOWN
 """Max characters that are redacted before the text is cut to `SHOWN`. A secret that is cut into two is not recognised."""
@@ -279,7 +279,7 @@ class Conversation:
         return Done(paragraph(words, figures))
 
     async def stop(self, inbound: Inbound) -> Done:
-        """Run `/stop`, or handle the platform's own stop button. After a press of that button, the platform shows the outcome."""
+        """Handle `/stop` and the platform's own stop button. After a press of the button, the platform itself shows the outcome."""
         said = (await self._run.chats.get(inbound.chat_key)).beside.get(inbound.request_id)
         ended, other = said.stopped if said is not None else None, ""
         if ended is not None and (theirs := ended.goes_on) is not None:

@@ -78,7 +78,7 @@ class UnaddressedMessages:
         return [inbound for _, inbound in early]
 
     def before(self, inbound: Inbound) -> list[Quoted]:
-        """Return the kept messages of a message's conversation, oldest first."""
+        """Return the kept messages of the conversation of `inbound`, oldest first."""
         oldest = self._clock.monotonic() - KEPT_SECONDS
         kept = self._chats.get(inbound.chat_key, ())
         return [quoted for at, one in kept if at >= oldest for quoted in _said(one)]
@@ -111,8 +111,8 @@ class ListeningService:
         self._known: dict[ChatKey, None] = {}  # conversations in which the bot takes part
 
     async def counted(self, inbound: Inbound) -> Sequence[Inbound]:
-        """Return () if a message of a group is not for the bot. Otherwise return the message, and the messages of its thread that
-        arrived too early.
+        """Return () if a message of a group is not for the bot. Otherwise return the message, and messages of its thread that were
+        written later but arrived earlier.
         """
         counts = await self._counts(inbound)
         if not counts or inbound.kind in {"edit", "delete"}:

@@ -61,7 +61,7 @@ def sayable(content: Iterable[Json], *, paused: bool = False) -> list[Json]:
 
 
 def without_open_calls(content: Sequence[Json]) -> list[Json]:
-    """Return the blocks without provider tool calls that lack a result. Also leave out all thinking after the first such call."""
+    """Return the blocks, but leave out provider tool calls that have no result, and all thinking after the first such call."""
     answered = {block.get("tool_use_id") for block in content}
     kept, gone = list[Json](), False
     for block in content:

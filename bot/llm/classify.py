@@ -69,7 +69,7 @@ class _Failure:
                 self.read(body.get(key), depth - 1)
         elif depth and isinstance(body, str) and not body.lstrip().startswith("<"):  # not a proxy's HTML page
             at = body.find("{")
-            if 0 <= at < 40:  # `413 {"error": …}`
+            if 0 <= at < 40:  # a short text precedes the JSON, as in `413 {"error": …}`
                 with contextlib.suppress(ValueError, RecursionError):
                     self.read(json.loads(body[at:]), depth - 1)
                     return

@@ -49,7 +49,7 @@ class Price:
             + usage.cache_read_tokens * self.read
             + (usage.cache_write_tokens - usage.cache_hour_tokens) * write
             + usage.cache_hour_tokens * hour
-            + usage.searches * 10_000  # $10 per thousand
+            + usage.searches * 10_000  # searches cost $10 per thousand
         ) / 1_000_000
 
 

@@ -31,7 +31,7 @@ from bot.words import say, speaking
 
 MAX_QUOTED = 200  # Max characters of a message that the demo repeats in its answer
 MAX_EARLIER = 10  # Max earlier messages that the demo lists
-MAX_STEPS = 5  # Max steps of a turn. A turn of the demo needs at most four.
+MAX_STEPS = 5  # Max model calls with tool calls in one turn. The demo's longest turn makes four.
 PIECE = 12  # Number of characters in one delta of the streamed answer
 PIECE_SECONDS = 0.02  # Interval in seconds between two deltas, so that people see the answer grow
 REMINDER = "⏰ "  # Prefix of a reminder's prompt. The demo repeats such a prompt unchanged.

@@ -44,7 +44,7 @@ class ModelWrapper:
 
 
 async def reply_of(stream: ModelStream) -> ModelReply:
-    """Read a stream to its end, and return the reply there. Raises `errors.ModelError`."""
+    """Read a stream to its end, and return the reply, which comes last. Raises `errors.ModelError`."""
     reply: ModelReply | None = None
     async for event in stream:
         if isinstance(event, ModelReply):

@@ -177,13 +177,13 @@ SHOWN = (
 """Details of a log line that describe a step."""
 _ENDS = {"llm_response": "callId", "tool_result": "toolUseId"}
 _PAIRED = {"llm_request": "callId", "tool_call": "toolUseId", "approval": "approval", **_ENDS}
-"""For each kind of log line that begins or ends a step, the name of the detail with the step's id."""
+"""For each kind of log line that begins or ends a step, the name of the detail that contains the step's id."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A step of a turn. `end` is in milliseconds since the person's message, `duration` in milliseconds. `arguments` are those of a
-    tool call. A step with `open` had not ended when the log was read; its `end` is its begin.
+    """A step of a turn. `end` is in milliseconds since the person's message, `duration` in milliseconds. `arguments` is "" for steps
+    other than tool calls. `open` is True if the step had not ended when the log was read; then `end` is the step's begin.
     """
 
     kind: str

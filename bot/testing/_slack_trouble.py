@@ -69,7 +69,7 @@ class FaultInjection(Loopback):
     async def redeliver(
         self, delivery: Delivery, *, attempt: int = 1, reason: str = "timeout", times: int = 1
     ) -> list[Delivery]:
-        """Send an earlier delivery again `times` times, each time with a new envelope id, even if the app acknowledged it."""
+        """Send an earlier delivery `times` more times, each time with a new envelope id, even if the app acknowledged it."""
         copies = [Delivery(delivery.kind, delivery.payload, retry=(attempt, reason)) for _ in range(times)]
         for copy in copies:
             self.link.send(copy)

@@ -294,8 +294,7 @@ class AnthropicServer(Loopback):
             if isinstance(frame, asyncio.Event):
                 await self._wait(request, frame)
             elif isinstance(frame, bytes):
-                # An empty frame stands for text that the model holds back: the server waits as for other frames, but sends
-                # nothing.
+                # A frame is empty if the model holds its text back. The server then sends nothing, but waits as usual.
                 await (response.write(frame) if frame else asyncio.sleep(0))
             elif frame is Halt.CUT:
                 return self.drop(request)

@@ -144,9 +144,7 @@ def _pieces(words: str, chunk: int) -> Sequence[str]:
 
 
 def _held(pieces: Sequence[str], given: Json | str) -> Sequence[str]:
-    """Return a tool call's input, cut into as many pieces as `pieces`, but no argument is cut: it is in the piece in which it
-    would end.
-    """
+    """Return a tool call's input in as many pieces as `pieces`. No argument is split: the piece in which it would end has it whole."""
     items = given.items() if isinstance(given, dict) else ()
     ends = [*itertools.accumulate((len(json.dumps({k: v}, ensure_ascii=False)) for k, v in items))]
     raw, come, told, held = "".join(pieces), 0, 0, list[str]()

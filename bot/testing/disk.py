@@ -23,9 +23,7 @@ WRITES = frozenset({"append", "sync", "replace", "rename", "truncate", "remove"}
 
 
 class Countdown(Protocol):
-    """Selects the operations that fail: the `at`-th matching operation and those after it, `times` in total; None means all
-    later ones.
-    """
+    """Selects the operations that fail: `times` matching operations (None: all later ones), beginning with the `at`-th."""
 
     at: int
     times: int | None
@@ -53,8 +51,8 @@ def due(armed: list[FailureT], matches: Callable[[FailureT], bool]) -> FailureT 
 
 @dataclass(slots=True)
 class Failure:
-    """A failure of disk operations: the `at`-th operation of `kind` and those after it, `times` in total (None: all later
-    ones). The kind `write` means any operation that changes something, and `*` any operation.
+    """A failure of `times` disk operations of `kind` (None: of all later ones), beginning with the `at`-th. The kind `write` means
+    any operation that changes something, and `*` any operation.
 
     `when` is `before` (the operation does nothing), `torn` (it writes half of the bytes) or `after` (it is
     complete but reports a failure, like a failed fsync). `then` chooses between an OSError with the number

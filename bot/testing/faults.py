@@ -23,9 +23,9 @@ CHANNEL = frozenset({"send", "edit"})
 
 @dataclass(slots=True)
 class Fault:
-    """A fault of operations on the disk, the log or a channel (`seam`): the `at`-th operation of `kind` and those after it,
-    `times` in total (None: all later ones). The kind `*` means any operation. On the disk, `write` means any operation that
-    changes something, and only files whose name contains `named` are affected.
+    """A fault of `times` operations of `kind` (None: of all later ones), beginning with the `at`-th. `seam` says if they use the
+    disk, the log or a channel. The kind `*` means any operation. On the disk, `write` means any operation that changes something,
+    and only files whose name contains `named` are affected.
 
     `when` is `before` (the operation does nothing), `torn` (it stops in the middle; disk and log only) or `after`
     (it is complete). The fault then raises an error (`error` is the name of an errno) or ends the process.

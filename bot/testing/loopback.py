@@ -48,8 +48,8 @@ class Fault:
     cuts the connection before the answer. `late` executes it and answers after `seconds` of the server's clock.
     `cut` cuts the connection at once. `hang` never answers.
 
-    For the method `file`, `short` sends half of the file and cuts the connection. `stall` sends half of the
-    file, then nothing. `less` sends half as if the file were complete. `endless` repeats the file forever.
+    Faults of downloads (method `file`): `short` sends half of the file and cuts the connection. `stall` sends half of the file,
+    then nothing. `less` sends half and claims that it is all. `endless` repeats the file forever.
     """
 
     method: str
@@ -75,8 +75,8 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class ChatCounts:
-    """Numbers of messages that the bot posted, edited and deleted in one conversation. `visible` counts those that people can
-    see now.
+    """Numbers of messages that the bot posted, edited and deleted in one conversation. `visible` is the number of messages that
+    people see now.
     """
 
     posted: int = 0

@@ -1,5 +1,5 @@
-"""Counts the files, functions, moves between files, and calls for one plain message: `python -m
-tests.bench.path`. `--files` prints the file names.
+"""Counts the files, functions, moves between files, and calls that one plain message needs: `python -m tests.bench.path`. `--files`
+prints the file names.
 
 The measured message is the third of its chat on Telegram, so imports, prompts and cache filling do not count. What the
 gateway calls in a longer period without a message is subtracted.
@@ -46,10 +46,8 @@ class Traced(Shipmate):
 
 
 class Count(NamedTuple):
-    """Counts of one message."""
-
     files: Counter[str]
-    """Calls by file."""
+    """Number of calls, keyed by file."""
     functions: Counter[str]
     moves: Counter[str]
     calls: int

@@ -57,7 +57,7 @@ async def test_what_a_killed_command_made_is_not_ours_after_the_start(world: Wor
     assert any(".env was made by a command; it is refused-env-" in line for line in process.lines)
     assert not (world.root / ".ship/commands.json").exists()
     await world.telegram.until(lambda: "It was cut off." in world.texts())
-    # A person decides that the file of the command instructs.
+    # A person renames the file that the command made, so that the bot follows its instructions.
     next(world.root.glob("refused-Agent.md-*")).rename(world.root / "Agent.md")
     world.telegram.say("/new")
     world.telegram.say("and now?")

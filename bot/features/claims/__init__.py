@@ -1,8 +1,8 @@
 """Claim check: compares the actions that a reply claims to have done with the tool calls of its turn. A promise, in which a
 reply says that the bot will do something later, goes on the board (`/waiting`) unless the turn scheduled a job.
 
-Quotes, drafts, code, past events, conditions, plans, denials and questions are no claims. In doubt, a sentence is no claim and no promise.
-Each language has a file of phrases in this folder.
+Quotes, drafts, code, past events, conditions, plans, denials and questions are no claims. A doubtful sentence counts as neither
+claim nor promise. Each language has a file of phrases in this folder.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ class Language:
     deed: re.Pattern[str]
     """Pattern of lower-case verbs. Every claim contains at least one of these verbs."""
     sayings: tuple[tuple[Kind, Pattern, bool], ...]
-    """Kind of a claim, its pattern, and True if the phrase says that the author of the reply acted."""
+    """Patterns of claims, each as (kind, pattern, True if the phrase says that the reply's author acted)."""
     before: Pattern
     around: Pattern
     earlier: Pattern
@@ -273,7 +273,7 @@ _GAPS = re.compile(f"[□{COMMAND}]")
 
 @functools.cache
 def promises(name: str) -> tuple[re.Pattern[str], Callable[[str], bool]]:
-    """Return a quick pattern that matches in every promise of a language, and a function that returns True for a promise."""
+    """Return a quick pattern that every promise of a language matches, and an exact function that returns True for a promise."""
     raw = _load(f"promises_{name}")
     before, around, *sayings = map(_compiled, (raw["before"], raw["around"], *raw["sayings"]))
 
@@ -405,7 +405,7 @@ class CheckedReply:
         return await self._inner.send(words, step_id, files)
 
     def _keep(self, turn: Turn, promise: str) -> None:
-        """Store the promise in a reply. Delete promises that are too old, and those of an answer that this turn replaces."""
+        """Store the promise in a reply. Delete promises that are too old, and promises in an answer that this turn replaces."""
         first, now, key = turn.first, self._run.clock.now(), self._chat.key
         replaced = (str(first.chat_key), first.message_id if first.renews is not None else None)
         facts = [
@@ -467,7 +467,7 @@ def _build(runtime: Runtime) -> Hooks:
         return Done(facts=() if kept else (gone,))
 
     async def warm() -> None:
-        # Loading the phrases would delay the first reply.
+        # Load the phrases now. Otherwise, loading them would delay the first reply.
         for name in PROMISES:
             await asyncio.to_thread(promises, name)
 

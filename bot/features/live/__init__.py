@@ -67,7 +67,9 @@ _SHOWN: dict[State, tuple[str, CardState]] = {
     "waiting": ("○", "pending"),
     "done": ("✓", "complete"),
 }
-"""Symbol and card status by state of an item. If there are too many items, items in the first states are shown."""
+"""For each state of an item: its symbol, and its status on a card. If there are too many items, those in the first states are
+shown.
+"""
 _ORDER = list(_SHOWN)
 _ENDS: dict[str, State] = {"ended": "done", "failed": "failed", "stopped": "stopped"}
 
@@ -164,7 +166,7 @@ class ProgressState:
         return waited >= (TOGETHER_SECONDS if len(works) > 1 else ALONE_SECONDS) or self.without_model(now)
 
     def shown(self, now: float) -> LiveText:
-        """Return the progress message at the time `now`. If no item runs, it is a summary. A single item takes one line."""
+        """Return the progress message at the time `now`. If no item runs, the message is a summary. A single item takes one line."""
         items, counts = list(self.items.values()), self.counts
         several = len(items) > 1
         ranked = sorted(items, key=lambda one: (_ORDER.index(one.state), -one.since))
@@ -241,8 +243,8 @@ class TurnDisplay:
         self._signs = owner.start(self._indicate_while_working())
 
     def update(self) -> None:
-        """Follow a change of the chat. The display ends with the turn, or with the last of the turn's live messages. If the
-        turn waits for a person, or works again, show that. Platforms without such a display show nothing.
+        """Update the display after a change of the chat. It ends when the turn and its live messages have ended. When the turn
+        starts or stops waiting for a person, change the indicator.
         """
         turn, to = self._turn, self._to
         if self._chat.turn is not turn:
@@ -255,7 +257,7 @@ class TurnDisplay:
             self._owner.show_sign(sign or self._owner.indicate(to, working=True))
 
     def close(self) -> list[asyncio.Task[None]]:
-        """End the display, and return its tasks, which are cancelled."""
+        """End the display: cancel its tasks and return them."""
         tasks = [one for one in (self._signs, self._preview, self._progress) if one is not None]
         for task in tasks:
             task.cancel()
@@ -342,7 +344,7 @@ class TurnDisplay:
             return []
         *whole, last = parts
         messages = [LiveText(part, sure=part) for part in whole]
-        # If an earlier message opened the marks, leave out `closing`, except the end of a code block.
+        # If an earlier message opened the Markdown marks, leave out `closing`, except the end of a code block.
         unsure = len(shorter.words) - sure
         inside = unsure <= len(last)
         ending = last + (closing if inside or closing.startswith("\n") else "")
@@ -430,7 +432,7 @@ class LiveTurns:
         runtime.live.last_words |= {"preview": self._last_preview, "progress": self._last_progress}
 
     def begin(self, turn: Turn) -> None:
-        """Let the turn's progress message show that the model does not answer. Must be called in the turn's asyncio task."""
+        """Make the turn's progress message tell people when the model does not answer. Must be called in the turn's asyncio task."""
         if not _unasked(turn):
             on_waiting_for_model(partial(self._waiting, turn.id))
 

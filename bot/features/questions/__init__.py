@@ -296,14 +296,14 @@ class Approvals(QuestionService):
         return found
 
     async def approve(self, inbound: Inbound) -> Done:
-        """Run `/approve [name] [once|chat|today|always|each]`, or the equivalent button."""
+        """Handle `/approve [name] [once|chat|today|always|each]` and the equivalent buttons."""
         words = inbound.args.split()
         last = words.pop().lower() if words and words[-1].lower() in {*SCOPES, "each"} else ""
         ended: Ended = "steered" if last == "each" else "approved"
         return await self._decide(inbound, " ".join(words), ended, SCOPES.get(last, "once"))
 
     async def deny(self, inbound: Inbound) -> Done:
-        """Run `/deny [name]`, or the equivalent button."""
+        """Handle `/deny [name]` and the equivalent button."""
         return await self._decide(inbound, inbound.args, "denied", "once")
 
     async def afresh(self, press: Inbound) -> Done:

@@ -25,8 +25,8 @@ from bot.features.search import index, ranking
 from bot.features.search.index import Entry
 from bot.tools.context import ChatQuery, ListedChats, Recalled, RecallQuery
 
-WAIT_SECONDS = 20.0  # timeout in seconds for a search to wait until the index is up to date
-LIST_SECONDS = 0.2  # timeout in seconds for a list of conversations to wait until the index is up to date
+WAIT_SECONDS = 20.0  # max seconds for which a search waits until the index is up to date
+LIST_SECONDS = 0.2  # max seconds for which a list of conversations waits until the index is up to date
 SLICE = 500
 """Changes are written as soon as this many wait. Fewer changes are written at the next sync or search."""
 T = TypeVar("T")

@@ -52,7 +52,7 @@ class Injected:
 
 
 class Members:
-    """Fixed answers to the question which chats a person is in. It records the questions."""
+    """Says that a person is in the chats `chats`, and records each question."""
 
     def __init__(self, *chats: ChatKey) -> None:
         self.chats: tuple[ChatKey, ...] = chats
