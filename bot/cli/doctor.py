@@ -1,4 +1,4 @@
-"""`shipmate doctor` connects to all services and checks everything that a gateway needs. It prints a remedy for each problem."""
+"""`shipmate doctor` connects to all services and checks everything that a gateway needs. For each problem, the command prints a remedy."""
 
 from __future__ import annotations
 

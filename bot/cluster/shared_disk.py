@@ -1,7 +1,7 @@
 """Shares files of the folder `.ship` between the hosts of a cluster. The files are rows of the table `files`; each host has
 a local copy.
 
-The leader reads its local copies. It commits a change to the database first, and then writes the copy. All other
+The leader reads its local copies. The leader commits a change to the database first, and then writes the copy. All other
 processes (standbys) fetch the changes. A copy whose size or mtime differs from its row is fetched again. Exports
 of the log (`chats`, the search index) are not shared, because each host makes its own.
 """

@@ -145,7 +145,7 @@ class FilledDocument:
         self._env, self._found = env, found
         self._hidden: set[Loc] = set()
         self.missing: dict[Loc, str] = {}
-        """Name of the missing variable, by the path of the removed value."""
+        """For the path of each removed value: the name of the missing variable."""
         self.secrets: set[str] = set()
         self.literal: list[Loc] = []
         """Paths of the secrets that are written in ship.json itself."""

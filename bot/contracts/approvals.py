@@ -52,7 +52,7 @@ class Approval:
     own: bool = False  # true if only `user_id` may answer; operators' chats then get no copy
     subject: Subject = "call"
     task: str = ""  # name of the task (subagent) that asks
-    replaces: int | None = None  # number of lines in the file that the call overwrites; None without a file
+    replaces: int | None = None  # number of lines in the overwritten file; None if no file is overwritten
     gone: int | None = None  # number of lines that are only in the overwritten file; None if unknown
     new: int = 0  # number of lines that are only in the new file; 0 if unknown
     differs_from: int = 0  # number of the first line that differs; 0 if unknown

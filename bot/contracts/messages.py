@@ -79,12 +79,12 @@ class Attachment(Frozen):
 
     @property
     def spoken(self) -> bool:
-        """Return True for a kind of attachment that is transcribed if transcription is configured."""
+        """Return True if the attachment is speech, which is transcribed if transcription is configured."""
         return self.kind in {"voice", "audio"}
 
     @property
     def may_be_read(self) -> bool:
-        """Return True for a kind of attachment that may contain readable text, speech or a picture."""
+        """Return True if the attachment is of a kind that may contain readable text, speech or a picture."""
         return (self.spoken or self.kind in {"file", "photo"}) and self.ref is not None
 
 

@@ -330,7 +330,7 @@ class Dispatcher:
                 seconds = f"{tool.timeout_seconds:g}"
                 told = f"{tool.name} took longer than {seconds} s and was stopped. Ask for less at once."
                 return Failure(told, "timeout")
-            # The message may contain all output of a command. Use a thread, because shortening it may take long.
+            # The message may contain all output of a command. Use a thread, because shortening the message may take long.
             return await asyncio.to_thread(failure, error, tool.name, self.redact)
 
 

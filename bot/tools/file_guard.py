@@ -476,8 +476,8 @@ class FileGuard:
             self._marks |= {str(path): _Mark() for path in state.get("folders", ())}
             begun = list(map(int, state.get("begun", ())))
         except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-            # The list of written files is lost, so every file may contain anybody's text. No instruction file has to wait,
-            # because commands cannot damage this file. Anybody else who can damage it controls Shipmate anyway.
+            # The list of written files is lost, so every file may contain anybody's text. All instruction
+            # files are followed, because commands cannot damage this file. Anybody else who can damage this file controls Shipmate.
             self._marks, self._known = {"": _Mark()}, None
             self._log_line("the record of files cannot be read", level="error", cause=str(error))
             return

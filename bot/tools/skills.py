@@ -162,8 +162,8 @@ class SkillAllowlist:
     async def refuses(
         self, call: Call, subjects: Sequence[Subject], now: PolicyContext, messages: Sequence[Message]
     ) -> Decision | None:
-        """Return a refusal if none of the loaded skills lists the call. Return None if one of them lists it, or if none
-        restricts tools.
+        """Return a refusal if none of the loaded skills lists the call. Return None if a loaded skill lists the call, or if
+        no loaded skill restricts tools.
         """
         names = loaded(messages) if call.tool not in ALWAYS else ()
         if not names:

@@ -202,7 +202,7 @@ def _read(address: str) -> Url:
 
 
 def _site(here: Url) -> tuple[str, int | None]:
-    """Return the host without `www.`, and the port. A redirect is followed only if both stay the same."""
+    """Return the host without `www.`, and the port. A redirect is followed only if host and port stay the same."""
     return here.host.removeprefix("www."), None if here.port == PORTS[here.scheme] else here.port
 
 

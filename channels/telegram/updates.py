@@ -37,7 +37,7 @@ REMEMBERED = 2_000
 first edit always counts.
 """
 TRIES = 3
-"""Max attempts to process an update that causes unexpected errors. Then the update is stored as a dead letter and skipped."""
+"""Max attempts to process an update that causes unexpected errors. After the last attempt, the update becomes a dead letter."""
 _PASSING = (errors.ShipmateError, OSError, MemoryError)  # Errors that the update did not cause
 
 

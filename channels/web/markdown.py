@@ -19,7 +19,7 @@ from pygments.token import Token as AnyToken
 from bot import text
 from bot.markdown import parse
 
-MOST_COLOURED = 20_000  # Max characters of a code block that get colours. The rest stays plain.
+MOST_COLOURED = 20_000  # Max characters of a code block that get colours. The rest of the block stays plain.
 LONGEST_LINE = 1_000
 """Max characters of a line. A block with a longer line stays plain, because some lexers take quadratic time."""
 SECONDS = 0.05  # Max seconds to find the tokens of a block. The rest of the block stays plain.

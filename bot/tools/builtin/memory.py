@@ -101,7 +101,7 @@ class MemoryInput(ToolInput):
     effects=READS | WRITES,
 )
 async def memory(ports: ToolPorts, args: MemoryInput) -> str:
-    """Show or change memory files. The chat and the person who asks determine which files exist. No path leads to other files."""
+    """Show or change memory files. The chat and the person who asks determine which files exist. No path leads to files of other chats or people."""
     missing = [name for name in _NEEDS[args.command] if getattr(args, name) is None]
     if missing:
         raise errors.ToolError(f"{args.command} needs {' and '.join(missing)}. Nothing was done.")

@@ -95,7 +95,7 @@ def protected_code(root: Path, code: RunningCode | None = None) -> ProtectedCode
         return ProtectedCode(real, closed=True)
     parts = [one for one in (*code.runs, *([code.base] if code.base else [])) if _below(real, one.resolve())]
     sealed = _outermost(one.resolve() for one in parts if one.exists())
-    # A command could create a missing path of the code, or replace a link. If the folder has such a path, close all of it.
+    # A command could create a missing path of the code, or replace a link. If the folder has such a path, protect all of the folder.
     names = dict.fromkeys(name for one in code.runs for name in (one, *one.parents))
     places = [one.parent.resolve() / one.name for one in names if one.is_symlink() or not one.exists()]
     loose = any(_below(real, one) and not any(named_below(kept, one) for kept in sealed) for one in places)
