@@ -353,15 +353,15 @@ def allowed(settings: ChannelSettings) -> tuple[str, ...]:
 
 
 def token_keys(manifest: Manifest, *, webhook: bool = False) -> dict[str, str]:
-    """Return the key in ship.json of each token that a channel needs, by field name. `webhook` is True if the channel
-    uses its webhook.
+    """Return a dict from the field name of each token that a channel needs to the token's key in ship.json. `webhook` is True if
+    the channel uses its webhook.
     """
     needed = manifest.webhook_tokens if webhook and manifest.webhook_tokens else manifest.tokens
     return {name: to_camel(name) for name in needed}
 
 
 def keys_in_use(settings: ChannelSettings, manifest: Manifest) -> dict[str, str]:
-    """Return the key in ship.json of each token that a channel with these settings needs, by field name."""
+    """Return a dict for a channel with these settings: from the field name of each token that it needs to the key in ship.json."""
     return token_keys(manifest, webhook=getattr(settings, "webhook", None) is not None)
 
 
@@ -488,7 +488,7 @@ def _keys_at(model: Any, loc: Loc) -> list[str]:
 
 
 def _missing(file: Any, llm: Llm, filled: FilledDocument) -> Iterator[str]:
-    """Yield a finding for each unset variable that an enabled feature other than a channel needs."""
+    """Yield a finding for each missing variable that an enabled feature needs. Channels are checked separately."""
     for loc, name in filled.missing.items():
         match loc:
             case ("channels", *_):

@@ -1,4 +1,4 @@
-"""Program that reads PDFs, office files and pictures. The program limits its own time and memory, because parsers do not.
+"""Program that reads PDFs, office files and pictures. The program limits its own time and memory, because the parsers have no limits.
 
 The file is read from standard input. With the arguments `picture SIDE`, the program writes the picture as a JPEG with sides of at most
 SIDE pixels. With `pdf MOST` or `office MOST`, it writes one line of JSON and then at most MOST characters of text. The JSON has `pages`

@@ -260,7 +260,7 @@ class Dispatcher:
     async def _one(self, call: ToolCall, limits: ResultLimits, cut: Failure | None = None) -> ToolResult:
         began, tool = self.clock.monotonic(), self.registry.get(call.name)
         name = text.preview(call.name, 80)
-        # Redaction comes before the cut, because half a secret would not be recognised.
+        # Redact secrets before the text is cut, because half a secret would not be recognised.
         arguments = self.redact(json.dumps(call.input, ensure_ascii=False))
         self.log.write("tool_call", name, tool=name, tool_use_id=call.id, **self._shown("input", arguments))
         with context.scope(context.PROVENANCE, list[Provenance]()) as told:

@@ -209,7 +209,7 @@ class Isolation:
         missing, or if no trial run of it has succeeded on this machine.
         """
         program = self.which("bwrap")
-        # PATH may lead into the project's folder, where a command could have put such a program.
+        # PATH may lead into the project's folder, where a command could have put a program named `bwrap`.
         if program is None or await asyncio.to_thread(self.code.changeable, Path(program)):
             raise errors.ToolError(MISSING)
         if self._works is not None and self._works[0] == program:

@@ -46,11 +46,11 @@ IDLE_SECONDS = 4.0
 HOLD_SECONDS = 0.5
 """Seconds by which an `app_mention` without files is delayed, so that the `message` event of the same post is processed first."""
 MAX_KNOWN = 1_000  # Max response URLs that are kept in memory
-THREAD_MESSAGES = 50  # Max earlier messages that a message in a thread gets as context
+THREAD_MESSAGES = 50  # Max earlier messages of a thread that the model gets with a message there
 CHANNEL_MESSAGES = 30
-"""Max earlier messages that a mention outside threads gets as context: this many from people and this many from bots."""
-CHANNEL_POSTS = 100  # Max messages requested from Slack as possible context of a mention outside threads
-CHANNEL_SECONDS = 86_400  # Max age in seconds of a message that a mention outside threads gets as context
+"""Max earlier messages of a channel that the model gets with a mention: this many from people and this many from bots."""
+CHANNEL_POSTS = 100  # Max messages of a channel that are requested from Slack for a mention
+CHANNEL_SECONDS = 86_400  # Max age in seconds of a channel's messages that the model gets with a mention
 PAGE = 200
 PAGES = 10  # Max pages that are requested of one thread or channel
 MAX_LOOKUPS = 10  # Max people whose names are looked up for one message

@@ -305,7 +305,7 @@ def _outermost(pairs: Sequence[tuple[tuple[int, int], ...]]) -> dict[int, list[i
 
 
 def _around(entity: Entity, holes: Sequence[Entity]) -> list[Entity]:
-    """Return the parts of a style outside of code, because Telegram does not allow styles in code."""
+    """Return the parts of the span `entity` outside the code spans `holes`, because Telegram does not allow styles in code."""
     pieces: list[Entity] = []
     start = entity.offset
     for hole in holes:

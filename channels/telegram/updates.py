@@ -33,8 +33,8 @@ from channels.telegram.manifest import decode, encode, valid_id
 FILE = "telegram-groups.json"
 NOT_WRITTEN = "messages wait at Telegram because they cannot be written down here"
 REMEMBERED = 2_000
-"""Max messages and max albums that are kept in memory, to ignore edits that change nothing. If a message is not in memory, its
-first edit always counts.
+"""Max messages, and max albums, that are kept in memory. An edit that changes nothing in a kept message is ignored. The first edit
+of any other message always counts.
 """
 TRIES = 3
 """Max attempts to process an update that causes unexpected errors. After the last attempt, the update becomes a dead letter."""

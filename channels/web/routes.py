@@ -427,7 +427,7 @@ class WebRoutes:
         except ValueError:
             raise Refused(400, "web.unreadable") from None
         (kept,) = await asyncio.to_thread(self.uploads.of_user, user, [id_])
-        if kept is not None:  # True also if the browser repeats the last piece because the response was lost
+        if kept is not None:  # the file is complete; the browser may have repeated the last piece
             return web.json_response({"have": kept.size, "whole": True, "file": kept.json()})
         if have is None:
             raise Refused(404, "web.file_gone")

@@ -247,7 +247,7 @@ class Server:
     def _declared(self, listed: list[Any], instructions: str) -> tuple[dict[str, ServerTool], list[str]]:
         """Return the tools that can be declared, by name, and the reasons why the other tools cannot."""
         tools, left_out = dict[str, ServerTool](), list[str]()
-        # Redaction comes before the cut, because half a secret would not be recognised.
+        # Redact secrets before the text is cut, because half a secret would not be recognised.
         notes = definitions.lines(self.redact(instructions), definitions.INSTRUCTIONS)
         who = [self.name, self.settings.command, self.settings.args, self.settings.url]
         for tool in listed:
