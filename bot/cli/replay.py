@@ -43,6 +43,7 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.model import Model, ModelRequest
 from bot.contracts.tools import ToolCall, ToolResult
 from bot.core import events
+from bot.core.context import LENGTH
 from bot.features.replay import FILE, REDACTED, TROUBLE, RecordedRequest, RecordedRequests
 from bot.llm import blocks
 from bot.llm.wrapper import reply_of, spent
@@ -291,7 +292,12 @@ def _content(record: RecordedRequest) -> list[Json]:
 def recorded(calls: Sequence[RecordedRequest]) -> RerunResult:
     """Return the recorded answer and model calls of the turn as a `RerunResult`, to compare with a rerun."""
     answers = [one.answer for one in calls if one.answer is not None]
-    return RerunResult(_answer([content for one in calls if (content := _content(one))]), answers)
+    said = list[list[Json]]([[]])
+    for one in answers:
+        said[-1] = blocks.joined(said[-1], one.get("content") or [])
+        if one.get("stopReason") not in {*LENGTH, "pause_turn"} or blocks.tool_calls(said[-1]):
+            said.append([])  # otherwise the next request continued this answer
+    return RerunResult(_answer([content for content in said if content]), answers)
 
 
 async def _send_again(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 from bot.cli.replay import NO_RESULT, TAKEN, recorded, rerun
@@ -65,3 +66,10 @@ async def test_calls_have_their_recorded_results_and_nothing_is_sent() -> None:
 def test_what_is_recorded_is_told_with_its_cost() -> None:
     came: Any = recorded(turn())
     assert (came.answer, came.totals["costUsd"], came.totals["outputTokens"]) == ("完了", 0.5, 4)
+
+
+def test_an_answer_that_was_continued_is_told_whole() -> None:
+    first, second = turn()
+    first = replace(first, answer={"stopReason": "max_tokens", "content": [text("It is ")]})
+    second = replace(second, answer={"stopReason": "end_turn", "content": [text("完了.")]})
+    assert recorded([first, second]).answer == "It is 完了."
