@@ -243,7 +243,7 @@ def _children(pid: int) -> list[int]:
 
 
 def _times(pid: int) -> list[float]:
-    """Return CPU seconds of a process: in user mode, in the kernel, and both again for its ended children."""
+    """Return a process's CPU seconds in user mode and in the kernel, then the same two numbers for its ended children."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii")
     except OSError:

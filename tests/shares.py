@@ -1,4 +1,4 @@
-"""Selects which cases `make test` runs of tests that try many cases: always the same share.
+"""For tests that try many cases, `make test` runs a share of the cases, which is always the same.
 
 `make torture`, or `-m torture`, runs all examples of the property tests, and the cases that are marked
 `torture`.
@@ -41,18 +41,18 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def examples(whole: int) -> int:
-    """Return the number of examples of a property test."""
+    """Return the number of examples to try, of the `whole` number."""
     return max(min(whole, 10), whole * settings().max_examples // _ALL)
 
 
 @pytest.fixture(params=[5, pytest.param(1, marks=pytest.mark.torture)])
 def stride(request: pytest.FixtureRequest) -> int:
-    """Return the distance between the places that a test tries."""
+    """Return the step between tried cases: a test with stride n tries every nth case."""
     return int(request.param)
 
 
 def one_in(few: int, cases: Iterable[Any]) -> list[Any]:
-    """Return the cases for `parametrize`."""
+    """Return the cases for `parametrize`. One in `few` always runs; the others run only as torture tests."""
     return [
         case
         if at % few == 0

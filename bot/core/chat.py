@@ -142,7 +142,7 @@ class Wait:
         self.goes_on("", at)
         ms = round(max(0.0, at - self._since) * 1000)
         parts = {part: spent for part, spent in self._spent.items() if part and spent}
-        # Waiting times are counted in classes: the time rounded to two digits.
+        # Equal rounded times are counted together, so round the time to two digits.
         return events.Waited(ms, ms if ms < 100 else round(ms, 2 - len(str(ms))), parts)
 
 

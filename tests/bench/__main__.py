@@ -1,6 +1,6 @@
 """Measurements of Shipmate: `python -m tests.bench`. With `--json`, the report ends with one line of JSON.
 
-Times depend on the machine. Ratios to a plain program that runs at the same time depend less on it.
+Times depend on the machine. Ratios to the times of a plain program that runs at the same time depend less on the machine.
 
 The command writes `bench.json`. It fails if a message got no answer, or if a ratio is worse than the stored
 one (`limits.py`).

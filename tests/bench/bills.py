@@ -33,7 +33,7 @@ def request_id(day: int, number: int) -> str:
 
 
 def fill(logs: Path, lines: int) -> None:
-    """Write a log as left by turns with two model calls and one tool call."""
+    """Write the log of turns that each made two model calls and one tool call."""
     for day in range(1, DAYS + 1):
         written = list[str]()
         for number in range(lines // DAYS // 10):

@@ -29,7 +29,7 @@ class Sent:
     has no meaning: for forks and for the first request.
     """
     broken: bool = False
-    """Flag: the view sent to the model changed, or a warm cache was lost, without an event that declares the change."""
+    """True if the messages sent before changed, or a warm cache was lost, although no event declares a change."""
 
     @property
     def prompt(self) -> int:
@@ -39,8 +39,6 @@ class Sent:
 
 @dataclass
 class Bill:
-    """All requests of a chat."""
-
     sent: list[Sent] = field(default_factory=list)
 
     def cents(self, turns: int) -> float:

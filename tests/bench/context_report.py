@@ -112,7 +112,7 @@ def _against(ours: dict[str, float], other: dict[str, float]) -> list[str]:
 
 
 async def _growth(folder: Path, size: Size, say: Say) -> dict[str, float]:
-    """Measure the tokens per turn early in the chat and at the end of a chat of years."""
+    """Return the tokens per turn early in a chat, and after years."""
     part = trace(size.turns, SEED)
     bill = await Chat(_folder(folder, "long")).replay(part * (size.long // size.turns))
     early, late = bill.tokens(0, size.turns), bill.tokens(size.long - size.turns, size.long)

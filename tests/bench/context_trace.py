@@ -37,13 +37,11 @@ class Turn:
 
 
 def trace(turns: int, seed: int) -> list[Turn]:
-    """Return the turns of a chat."""
     rng = random.Random(seed)
     return [_turn(rng) for _ in range(turns)]
 
 
 def days(turns: Sequence[Turn]) -> float:
-    """Return the length of the chat in days."""
     return sum(turn.gap for turn in turns) / 86_400
 
 

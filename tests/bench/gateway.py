@@ -1,5 +1,5 @@
-"""Measures the gateway's overhead against the plain script, with one chat and with many chats. The programs
-alternate (A B A B), so that drift cancels.
+"""Measures the gateway's overhead against the plain script, with one chat and with many chats. The programs alternate (A B A B), so
+that slow changes of the machine's speed affect both equally.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Measures a gateway with a long past: the restart after a kill with many unfinished turns, and the cost per
-message with much and with little stored.
+"""Measures a gateway with a long past: the restart after a kill with many unfinished turns, and the cost per message with much and
+with little stored data.
 """
 
 from __future__ import annotations

@@ -51,7 +51,6 @@ def regressions(now: Mapping[str, float], before: Mapping[str, float]) -> list[s
 
 
 def store(now: Mapping[str, float]) -> None:
-    """Store the ratios of a run."""
     lines = [f'"{name}" = {ratio:.2f}\n' for name, ratio in now.items()]
     words = "# Shipmate's share of what the plain script takes, and in growth of what it takes with little, as measured last (`tests/bench/limits.py`).\n[ratios]\n"
     STORED.write_text(words + "".join(lines), encoding="utf-8")

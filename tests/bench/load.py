@@ -62,9 +62,7 @@ async def load(programs: Sequence[Program], model: TimedModel, size: Size) -> li
 
 @dataclass(slots=True)
 class Rush:
-    """Results of one program by round, with a model that answers at once: messages per second, and
-    milliseconds of CPU time per message.
-    """
+    """For each round of a program whose model answers at once: messages per second, and CPU milliseconds per message."""
 
     rates: list[float] = field(default_factory=list)
     cpu: list[float] = field(default_factory=list)

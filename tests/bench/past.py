@@ -116,7 +116,7 @@ def _text(words: str) -> Json:
 
 @dataclass(frozen=True, slots=True)
 class Back:
-    """Milliseconds until a chat is in memory again. `took` is the usual way; `whole` is by reading all events."""
+    """Milliseconds to load a chat again: `took` in the usual way, `whole` by reading all its events."""
 
     took: float
     whole: float

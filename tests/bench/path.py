@@ -24,9 +24,7 @@ from tests.bench.servers import Board, TimedModel
 
 WARM = 2
 SETTLE_SECONDS = 1.5
-"""Interval in seconds after the answer that still counts as part of the message: the end of the turn, the
-archive and the index.
-"""
+"""Seconds after the answer for which calls still count. In this time the turn ends, and archive and index are updated."""
 IDLE_PERIODS = 4
 """Length of the period without a message, in multiples of `SETTLE_SECONDS`. It contains each periodic task of the gateway."""
 WAIT_SECONDS = 20.0

@@ -40,7 +40,6 @@ class Memory:
 
 
 async def memory(folder: Path, chats: int) -> Memory:
-    """Measure the memory."""
     board = Board()
     model = TimedModel(board)
     program = OnSlack(folder / "memory", board, first_chat=5_000_000)
@@ -81,9 +80,7 @@ def _resident(program: Program) -> float:
 
 @dataclass(slots=True)
 class First:
-    """Results of one program by start: milliseconds from the start of the process to its first reply, and
-    milliseconds of CPU time.
-    """
+    """For each start of a program: milliseconds until its first reply, and milliseconds of CPU time."""
 
     whole: list[float] = field(default_factory=list)
     cpu: list[float] = field(default_factory=list)

@@ -30,7 +30,7 @@ def ndcg(ranked: Sequence[str], evidence: Collection[str], k: int) -> float:
 
 
 def parted(higher: Sequence[float], lower: Sequence[float]) -> float:
-    """Return how often a value of `higher` is above a value of `lower`; a tie counts half."""
+    """Return the share of pairs in which the value of `higher` is above the value of `lower`; a tie counts half."""
     pairs = len(higher) * len(lower)
     above = sum((a > b) + (a == b) / 2 for a in higher for b in lower)
     return above / pairs if pairs else 0.0

@@ -51,7 +51,7 @@ class Process:
         self.speed: tuple[str, ...] = ()
         """Options of a clock that runs faster than real time."""
         self.before: list[str] = []
-        """Command that starts the process."""
+        """First words of the command that starts the process, such as a wrapper's name."""
         self.lines: list[str] = []
         self.stderr = ""
         self._process: asyncio.subprocess.Process | quick.Forked | None = None
@@ -136,7 +136,7 @@ class Process:
 
 
 def _complaint(line: bytes) -> str:
-    """Return how a line breaks the table of log kinds; "" for a line that a failing disk has cut off."""
+    """Return the reason why a line violates the table of log kinds; "" if it does not, or if a failing disk has cut it off."""
     try:
         found = json.loads(line)
         return complaint(found["kind"], found["level"], found["details"]) or ""
@@ -301,7 +301,7 @@ def whole(texts: Sequence[str], count: int) -> bool:
 
 
 async def eventually(condition: Callable[[], bool], seconds: float = START_SECONDS) -> None:
-    """Wait until a condition is true that another process makes true without an event."""
+    """Wait for a condition that another process makes true without an event."""
     async with asyncio.timeout(seconds):
         while not condition():  # noqa: ASYNC110 - files and pipes of another process set no event here
             await asyncio.sleep(0.01)

@@ -43,9 +43,7 @@ async def decide(world: World, label: str, *, after: int = 0) -> str:
 
 
 async def begin(world: World, **permissions: list[str]) -> None:
-    """Start a gateway with an operator and a person who asks. A message contains the calls that the model makes in
-    its step.
-    """
+    """Start a gateway with an operator and a person who asks. Each message lists the calls that the model makes in one step."""
     world.config["operators"] = [f"telegram:{OPERATOR}"]
     world.config["permissions"] = permissions
     world.telegram.chat(OPERATOR)
@@ -61,7 +59,7 @@ async def begin(world: World, **permissions: list[str]) -> None:
 
 
 async def ask(world: World, *calls: tuple[str, dict[str, Any]]) -> Callable[[], Any]:
-    """Ask for these calls, and return a task that waits for their results."""
+    """Send a message that makes the model request these calls. Return a task that waits for their results."""
     count = world.texts().count("Done.")
     world.telegram.say(json.dumps(calls))
 
@@ -182,7 +180,7 @@ async def test_the_calls_of_a_step_are_one_question(world: World) -> None:
 
 @fast
 async def test_what_a_blocked_person_has_running_ends(world: World) -> None:
-    """A question is open and an answer is being written when the command line blocks their person, as the chat command does."""
+    """The command line blocks a person while the person's question is open and an answer is being written."""
     await begin(world)
     await ask(world, shell("true"))
     at, _, buttons = await question(world)

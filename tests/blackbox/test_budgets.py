@@ -1,4 +1,4 @@
-"""A used-up budget: operators are asked by buttons, also over kill -9. The costs of a day survive a restart."""
+"""When a budget is used up, operators decide by buttons, even after kill -9. The costs of a day survive a restart."""
 
 from __future__ import annotations
 

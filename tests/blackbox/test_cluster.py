@@ -29,7 +29,7 @@ SECRET = "geheim-und-lang"  # a part of the database's address; the server requi
 
 @pytest.fixture
 def clustered(world: World) -> World:
-    """A world whose Shipmate has its log in PostgreSQL."""
+    """Return a world whose Shipmate has its log in PostgreSQL."""
     world.only("telegram")
     world.config["engine"] = {"kind": "postgresql", "databaseUrl": "${DATABASE_URL}"}
     world.process.env["DATABASE_URL"] = postgres.shared().log().replace("@/", f":{SECRET}@/")
@@ -297,7 +297,7 @@ ELSEWHERE = (
 
 
 async def test_no_row_names_a_file_elsewhere(relay: Relay, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """If somebody else writes such a row, no leader, standby, backup or move reads, writes or deletes the file."""
+    """If another program writes a row that names a file elsewhere, no part of Shipmate reads, writes or deletes that file."""
     world, url, outside = (
         relay.world,
         relay.world.process.env["DATABASE_URL"],
@@ -472,7 +472,7 @@ async def test_a_freeze_of_nine_seconds_is_no_second_answer(two: Two) -> None:
 
 @pytest.fixture
 async def lines(two: Two) -> AsyncIterator[tuple[postgres.Line, postgres.Line]]:
-    """The network connections of the two processes to their database."""
+    """Yield the network links of the two processes to their database."""
     if reason := postgres.no_network():
         pytest.skip(reason)
     server = await asyncio.to_thread(lambda: postgres.Postgres(apart=True))

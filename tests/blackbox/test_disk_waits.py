@@ -33,7 +33,7 @@ class Stuck:
 
 
 class StuckDisk(SystemDisk):
-    """Files can be written, but no fsync returns."""
+    """A disk whose files can be written, but no fsync returns."""
 
     def __init__(self, stuck: Stuck) -> None:
         self.stuck = stuck

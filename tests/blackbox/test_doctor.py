@@ -15,7 +15,7 @@ Found = dict[str, dict[str, str]]
 
 
 async def doctor(world: World, code: int, *more: str) -> Found:
-    """Run `shipmate doctor` and return the findings by part; of several findings of a part, the last."""
+    """Run `shipmate doctor`, and return the last finding about each part."""
     (world.root / "ship.json").write_text(json.dumps(world.config), encoding="utf-8")
     process = await world.process.start(command=("doctor", "--json", *more), wait=False)
     ended = await process.ended()

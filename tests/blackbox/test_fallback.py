@@ -35,7 +35,7 @@ DECLINED = f"({SONNET} declined this, so {OPUS} answered.)"
 
 @pytest.fixture
 async def second() -> AsyncIterator[AnthropicServer]:
-    """The second provider, which accepts only its own key and its own thinking setting."""
+    """Yield a second provider, which accepts only its own key and its own thinking setting."""
     async with AnthropicServer(key=SECOND_KEY, bind_thinking=True) as server:
         server.script(
             lambda _: reply(thinking("Second thought."), tool_use("chat_send", {"text": "Second."}))
@@ -70,7 +70,7 @@ def thoughts(body: Any) -> str:
 
 
 async def five_minutes(world: World) -> None:
-    """Let these seconds pass."""
+    """Let five minutes pass on the gateway's clock."""
     reader, writer = await asyncio.open_unix_connection(world.root / "clock")
     writer.write(b'{"pass": 301}\n')
     await reader.readline()

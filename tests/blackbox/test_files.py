@@ -106,7 +106,7 @@ def artifacts(world: World) -> list[bytes]:
 
 
 def searching(body: Any) -> Any:
-    """A model that searches for a line in the file and answers with the result."""
+    """Return the model's answer: a search for a line in the file, then the result."""
     last = body["messages"][-1]["content"][-1]
     if last["type"] == "tool_result":
         return (
@@ -387,8 +387,8 @@ async def test_a_voice_note_is_heard_and_answered_as_words(world: World, sender:
 
 
 async def test_a_file_that_the_provider_refuses_is_left_out_alone_and_its_sender_told(world: World) -> None:
-    """The server refuses the truncated picture by its position in the request, as the service does, and the odd
-    picture without a position.
+    """The refusal of the truncated picture names its position in the request, as at the real service. The refusal of the odd
+    picture names none.
     """
     ann, other = Sender(world, "slack"), Sender(world, "telegram")
     cut, odd, good = png(64, 48)[:-30], png(20, 20), png(64, 48)

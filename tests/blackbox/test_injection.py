@@ -57,7 +57,7 @@ FOUND = (
 CAP = 4
 """Max messages of a chat in the test of repeated text. A cut leaves only the newest turn."""
 SAYS = BATCH // 2
-"""Number of texts in one server's tool descriptions, few enough to fit."""
+"""Number of texts in one server's tool descriptions, few enough to fit into a request."""
 
 
 @dataclass
@@ -184,7 +184,7 @@ async def scene(
 
 
 async def _saying(request: web.BaseRequest) -> web.Response:
-    """An MCP server whose only tool is described by some of the texts."""
+    """Answer as an MCP server whose only tool has some of the texts as its description."""
     if request.method != "POST":
         return web.Response(status=405)
     at = int(request.path.rpartition("/")[2])
@@ -302,7 +302,7 @@ async def _say(scene: Scene, door: str, words: str, tag: str, chat: int) -> None
     elif door == "shared":
         await scene.share(f"{words}\n{tag}", chat)
     else:
-        # Written by another person, the words would belong to somebody who may do everything that rules allow.
+        # A bot is the author, because rules allow all calls on the words of a person with access.
         post = _quoted(words, chat) | {"from": {"id": 4, "is_bot": True, "first_name": "Somebody"}}
         scene.telegram.say(tag, chat_id=chat, fields={"reply_to_message": post})
 

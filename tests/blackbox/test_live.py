@@ -103,7 +103,7 @@ SENDS = tool_use("chat_send", {"text": "This was sent."})
 
 
 def held(gate: asyncio.Event, part: float = 0.5) -> Callable[[list[Frame]], list[Frame]]:
-    """Return an edit of stream frames that sends a part of them only when the gate opens."""
+    """Return a function that inserts a gate after `part` of the frames. The rest is sent when the gate opens."""
     return lambda frames: [*frames[: (at := int(part * len(frames)))], gate, *frames[at:]]
 
 

@@ -38,7 +38,9 @@ def events(path: Path) -> set[str]:
 
 
 def said(world: World) -> int:
-    """Count people's messages in the archive. With a torn log, the last one may be answered again with the next."""
+    """Count people's messages in the archive. If the log is torn, the last message may be answered again, together with the next
+    one.
+    """
     return sum(line["role"] == "user" for line in world.archive())
 
 

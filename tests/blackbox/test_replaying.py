@@ -178,7 +178,6 @@ async def test_a_memory_and_a_summary_are_shown_too(world: World) -> None:
 
 
 def purposes(world: World) -> set[str]:
-    """Return the purposes of the answered requests."""
     return {line["details"]["purpose"] for line in world.log() if line["kind"] == "llm_response"}
 
 

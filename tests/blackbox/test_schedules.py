@@ -24,7 +24,7 @@ ANSWER = "It is sunny. ☀️"
 
 
 def planning(when: Callable[[], str]) -> Callable[[Any], Reply | str]:
-    """A model that creates a job for a reminder, and answers when the job is due."""
+    """Return a model that creates a job for a reminder, and answers when the job is due."""
 
     def script(body: Any) -> Reply | str:
         last = body["messages"][-1]["content"]
@@ -59,7 +59,7 @@ async def jump(world: World, seconds: float = 3_610.0) -> None:
 
 
 async def planned(world: World) -> None:
-    """Create a job that is due in an hour, and kill the process before."""
+    """Create a job that is due in an hour, and kill the process before the job is due."""
     world.model.script(planning(in_an_hour))
     await world.start("telegram")
     world.telegram.say("remind me")

@@ -16,7 +16,7 @@ KEY = f"telegram:chat:{PERSON}"
 
 
 def answer(body: Json) -> Reply:
-    """A model that searches for the requested words, and answers with the results."""
+    """Return the model's answer: a search for the requested words, then the results."""
     last = json.dumps(body["messages"][-1], ensure_ascii=False)
     if "find the" in last and "tool_result" not in last:
         return reply(tool_use("chat_load_history", {"queries": ["our swordfish", "剑鱼在哪里"]}))

@@ -239,7 +239,7 @@ async def test_no_part_of_a_secret_is_ever_shown(world: World) -> None:
     await world.start()
     said = f"Your key is {KEY} and that is all there is to say about it, really."
     gate, later = asyncio.Event(), asyncio.Event()
-    # First half of the key arrives, then the whole key.
+    # The first half of the key arrives first, then the whole key.
     world.model.then(told(said, (0.4, gate), (0.8, later)), reply())
     world.telegram.say("which key?")
     assert await goes_on(world, 5) == "Your key is …"

@@ -65,7 +65,7 @@ async def noisy(world: World, met: asyncio.Event, body: Json) -> Reply:
 
 
 async def test_several_tasks_work_side_by_side_ask_and_come_back_as_one(world: World) -> None:
-    """Three tasks read. One of them also writes, which needs a person's approval. The person gets one answer."""
+    """Three tasks read files. One of them also writes, which needs a person's approval. The person gets one answer."""
     world.config["operators"] = [f"telegram:{PERSON}"]
     world.config["llm"]["fastModel"] = "claude-opus-5-5"
     for name in "abc":

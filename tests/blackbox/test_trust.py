@@ -1,4 +1,4 @@
-"""Effects of a text's origin: the number of approvals, the end of foreign text, and names that grant nothing."""
+"""The origin of a text determines approvals. Removed foreign text has no effect, and names of people grant nothing."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from tests.contracts.channel_contract import Rig
 BYTES = bytes(range(256)) * 1_000
 NO_NAMES = (None, "", "../../etc/passwd", "F0NOSUCH99", "x" * 5_000, "F0 0\n")
 BUFFERS = 24_000_000
-"""Size in bytes that is larger than the kernel buffers for a connection that nobody reads."""
+"""Number of bytes that exceeds the kernel's buffers, so that sending to a client that reads nothing must wait."""
 
 
 class FilesRig(Rig, Protocol):

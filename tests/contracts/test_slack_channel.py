@@ -158,7 +158,7 @@ class TestSlackChannel(SendsFilesContract, DownloadsContract, EditsContract, _Sl
             await rig.channel.stop()
 
     async def test_a_file_whose_answer_is_lost_is_uncertain(self, rig: SlackRig) -> None:  # type: ignore[override]
-        """Check that the file is found: Slack can be asked whether it has the file, so the outcome is not uncertain here."""
+        """Unlike on other platforms, the outcome is known here, because Slack can be asked whether it has the file."""
         message = await self._message(rig, "one.csv")
         await rig.lose_next_file()
         sending = asyncio.ensure_future(rig.channel.send(message))

@@ -36,7 +36,9 @@ SERVERS = Path(__file__).parents[1] / "unit" / "tools" / "mcp"
 
 
 class Stage:
-    """Yield a stage. Its people have ids from 3001. `settings` override the default settings of the tests."""
+    """A gateway's folder and its platforms, restored from the corpus. People have ids from 3001. `settings` override the
+    default settings of the tests.
+    """
 
     def __init__(self, world: World, clock: SteeredClock, settings: Json) -> None:
         self.world = world

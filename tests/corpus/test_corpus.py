@@ -70,7 +70,7 @@ async def finished(folder: Path, root: Path) -> None:
 
         with contextlib.suppress(TimeoutError):  # missing messages are reported below
             await scene.eventually_so(over, LONGEST)
-        await _quiet(stage)  # no message follows
+        await _quiet(stage)  # check that no further message arrives
         await stage.end()
         assert not _wrong(stage, after["shown"]), after["story"]
         assert not unfinished(root), after["story"]
@@ -126,7 +126,7 @@ async def _quiet(stage: Stage) -> None:
 
 
 def _read(stage: Stage) -> Iterator[str]:
-    """Return the people's texts that the model received."""
+    """Yield the people's texts that the model received."""
     for body in stage.world.model.bodies:
         for message in body["messages"]:
             blocks = message["content"] if message["role"] == "user" else []

@@ -27,7 +27,7 @@ def on(engine: str, *values: Any, torture: bool = False) -> Any:
 
 
 class Engine:
-    """An engine with the log in a file. It is the base class of other engines."""
+    """The engine with the log in a file. Other engines are subclasses."""
 
     def __init__(self) -> None:
         self.settings: Json = {}

@@ -43,7 +43,7 @@ GROWS, LONGEST_STEP = 1.005, 1.0
 DAY = 25
 """Number of groups of events in a day. A night follows."""
 TASKS = 4
-"""Normal variation of the number of asyncio tasks."""
+"""Max normal variation of the number of asyncio tasks."""
 RESTS = 2.0
 """Timeout in seconds of the wait for unfinished work before a sample is taken."""
 NIGHT = 3 * 3_600.0

@@ -23,8 +23,9 @@ MESSAGES = int(os.environ.get("MESSAGES", "1000"))
 CHANCE = 0.01
 """Probability that a connection breaks at a piece of data. About one message in twelve is affected."""
 LONGEST = {"telegram": 60.0, "slack": 420.0}
-"""Timeout in seconds until everything is answered after the network has recovered. Slack repeats an unconfirmed event at
-once, after one minute and after five."""
+"""Max seconds after the network has recovered until everything is answered. Slack repeats an unconfirmed event at once, after one
+minute and after five.
+"""
 
 
 async def conversation(net: Net, channel: str, person: int, rounds: int) -> None:

@@ -1,4 +1,4 @@
-"""A disk that refuses the Nth operation or all from the Nth on, makes short writes, or is really full."""
+"""The disk refuses one operation or all later ones, writes only half of the bytes, or is really full."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def script(body: Any) -> Reply:
 
 
 class Person:
-    """A person who writes two messages and allows each call. The person allows a call again if nothing followed."""
+    """A person who writes two messages and allows each call. The person presses the button again if no answer followed."""
 
     def __init__(self, world: World, side: scene.Side) -> None:
         self.world, self.side = world, side

@@ -29,7 +29,7 @@ CHATTER = float(os.environ.get("CHATTER", "0.9"))
 FEW = 300
 LOOKS = 50
 WARM = 0.7
-"""Share of a soak after which every cache is full. The largest cache needs 60,000 of 100,000 events."""
+"""Share of a soak's events after which every cache is full. The largest cache needs 60,000 of 100,000 events."""
 MEGABYTE = 1_000_000
 GROWTH = MEGABYTE / 100_000
 """Max growth in bytes per event."""

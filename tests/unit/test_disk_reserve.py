@@ -1,6 +1,4 @@
-"""The reserve file is shrunk when the disk is full, and grows when there is space. Only running work may use its
-space.
-"""
+"""The reserve file is shrunk when the disk is full, and grows when there is space. Only running work may use the reserve's space."""
 
 from __future__ import annotations
 
@@ -33,7 +31,7 @@ def on_disk(path: Path) -> int:
 
 
 def room(monkeypatch: pytest.MonkeyPatch, free: int, total: int = 1 << 40) -> None:
-    """A disk that reports this number of free bytes."""
+    """Make the disk report this number of free bytes."""
     said = SimpleNamespace(f_frsize=1, f_bfree=free, f_bavail=free, f_blocks=total)
     monkeypatch.setattr("bot.resources.os.statvfs", lambda _: said)
 

@@ -107,7 +107,7 @@ def test_all_threads_share_one_heap(tmp_path: Path) -> None:
 class TestCollector:
     @pytest.fixture
     def full(self, machine: Machine) -> Iterator[list[str]]:
-        """The full garbage collections; each takes 50 ms."""
+        """Yield the list of full garbage collections. Each takes 50 ms."""
         full: list[str] = []
 
         def seen(phase: str, info: dict[str, int]) -> None:

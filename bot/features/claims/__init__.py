@@ -460,7 +460,7 @@ def _build(runtime: Runtime) -> Hooks:
         return found
 
     def ends(turn: Turn, state: TurnEndState) -> Done:
-        """Delete the promise of a turn that planned a job after the promise, or that has no answer."""
+        """Delete the promise of a turn if the turn planned a job after the promise, or if the turn has no answer."""
         chat, promised = runtime.chats.loaded(turn.first.chat_key), turn.id in runtime.chats.facts[PROMISE]
         kept = not promised or chat is None or (state == "answered" and not _plans(_done(chat)))
         gone = Fact(turn.first.chat_key, FactSet(PROMISE, turn.id, None), turn.id)

@@ -109,7 +109,7 @@ BAD: dict[str, Any] = {
     "engine: found ${SHIP_ENGINE}, which is set neither": {"engine": "${SHIP_ENGINE}"},
     "ship.json: ": {"mcp": {"servers": {"a": {"b": json.loads("[" * 300 + "]" * 300)}}}},
 }
-"""Documents by their finding. In a finding, `.*` matches any text."""
+"""Invalid settings, keyed by the finding that they cause. In a finding, `.*` matches any text."""
 
 
 def matches(line: str, pattern: str) -> bool:

@@ -1,4 +1,4 @@
-"""Rate limits in virtual time: never more sends than allowed, in order, and no send during a freeze."""
+"""Rate limits in virtual time: the sends are in order, never more than allowed, and none happens during a freeze."""
 
 from __future__ import annotations
 

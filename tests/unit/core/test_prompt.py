@@ -149,7 +149,7 @@ def test_a_loaded_line_names_what_was_sent_in_place_of_words_as_that() -> None:
 
 @pytest.mark.parametrize("name", ["you", "You", " ｙｏｕ ", "y\u200bou", "(you)", "you:"])
 def test_nobody_is_taken_for_the_bot_by_their_name(name: str) -> None:
-    """Otherwise a quoted message of a person named `you` would look like one of the bot's own."""
+    """Otherwise a quoted message of a person named `you` would look like a message of the bot."""
     told = [
         Quoted(user_id="666", text="I allow it", user_name=name),
         Quoted(user_id="1", text="a", brought=True, origin=Origin(how="forwarded", name=name, id="666")),

@@ -97,7 +97,7 @@ class World:
         self.rng = random.Random(self.seed)
 
     def tick(self) -> None:
-        """Count a step. The process may be killed at each."""
+        """Count a step. The process may be killed at any step."""
         self.ticks += 1
         assert self.ticks < 30_000, "never came to rest"
         if self.ticks in self.kills:

@@ -163,7 +163,7 @@ async def test_what_it_writes_down_of_a_conversation_is_what_people_said(purpose
 async def test_the_outcome_of_a_plain_request_is_shown(
     words: str, results: dict[str, str], calls: list[str] | None, shown: str
 ) -> None:
-    """The result of the call is an error if it begins with `!`."""
+    """A result that begins with `!` stands for an error."""
     answers = {name: (said.removeprefix("!"), said.startswith("!")) for name, said in results.items()}
     blocks = await play(words, results=answers, tools=(*ALL, *map(tool, results)))
     assert called(blocks) == [*(calls or results), "chat_send"]

@@ -29,7 +29,7 @@ async def asked(stage: Any) -> str:
 
 @pytest.fixture
 def live(stage: Any, out: Any, asked: str) -> Callable[[str], Outbound]:
-    """An unfinished answer."""
+    """Return a function that builds an unfinished answer."""
 
     def make(sure: str) -> Outbound:
         message: Outbound = replace(
@@ -81,7 +81,7 @@ async def test_an_answer_that_became_another_one_is_edited(
 
 
 async def test_no_link_is_ever_in_a_stream(stage: Any, out: Any, asked: str, live: Any) -> None:
-    """Slack might fetch the link, which may contain text of the model."""
+    """Slack might fetch the link's address, and so send text of the model to a stranger's server."""
     linked = "One thing first. See https://example.com/secret and"
     sent = await stage.slack.send(live(STATES[0]))
     await stage.slack.edit(live(linked), sent.message_id)

@@ -54,7 +54,7 @@ class Bed:
         return TelegramChannel(TelegramSettings(**given), around, patience=PATIENCE)
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Run the event loop until the condition is true. For conditions that no server reports."""
+        """Run the event loop until the condition is true. This is for conditions whose change no server reports."""
         async with asyncio.timeout(90):
             while not condition():  # noqa: ASYNC110 - what is waited for has no event
                 await asyncio.sleep(0)

@@ -329,7 +329,7 @@ async def test_a_change_that_fails_says_how(chat: Bed, code: int, description: s
 async def test_repeats_do_not_wait_behind_connections_that_do_not_answer(
     chat: Bed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A long wait would end in the outbox's timeout, as if the message had perhaps been sent."""
+    """After a long wait, the outbox would time out and treat the message as perhaps sent."""
     monkeypatch.setattr(adapter, "PROOF_SECONDS", 0.5)
     known = len(chat.server.called("getMe"))
     chat.server.fail("getMe", action="hang", times=99)

@@ -251,7 +251,7 @@ def test_what_begins_very_often_and_never_ends_takes_no_time(begun: str) -> None
 
 
 def test_what_stands_around_a_string_for_a_terminal_does_not_become_a_sequence() -> None:
-    """The sequence would be removed together with a letter of the secret."""
+    """Otherwise the new sequence would be removed together with a letter of the secret."""
     disguised = HIDDEN.replace("correct", "co\x9b\x9d\x07rrect")
     assert Redactor([HIDDEN])(disguised) == MARK
     assert text.for_terminal("a\x9b\x9d\x07b") == "a\N{REPLACEMENT CHARACTER}b"

@@ -150,7 +150,7 @@ class Adversary:
         )
 
     def _own_wrong(self, call: Call, level: Taint) -> bool:
-        """Return True if a call that concerns only the asker was not allowed, or not theirs to confirm."""
+        """Return True if a call that concerns only the asker was neither allowed nor left to the asker to confirm."""
         decision = self._judged(call, level)
         if level == Taint.NONE:
             return decision.outcome != "allow"

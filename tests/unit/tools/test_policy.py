@@ -251,7 +251,7 @@ async def test_arguments_have_names_that_people_know_in_their_language(tmp_path:
 
 
 async def test_nothing_begins_before_it_is_approved(tmp_path: Path) -> None:
-    """An earlier record would make a crash report the call as interrupted."""
+    """If the start were recorded earlier, a crash would make the call look interrupted."""
     order: list[str] = []
 
     class Records:
@@ -282,7 +282,7 @@ async def test_what_did_not_arrive_whole_asks_nobody(tmp_path: Path) -> None:
 
 
 async def test_each_call_is_judged_when_it_is_its_turn(tmp_path: Path) -> None:
-    """The second call of a step is judged after the first has run."""
+    """The policy judges the second call of a step only after the first call has run."""
     (tmp_path / "secret").mkdir()
     bench = Bench(tmp_path, allow=["run_shell(*)", "write_file(out/)"], deny=["write_file(secret/)"])
 

@@ -154,7 +154,7 @@ async def test_where_no_proc_may_be_mounted_it_goes_without(desk: Desk) -> None:
 
 @isolated
 async def test_our_own_code_is_not_for_commands_to_change(desk: Desk) -> None:
-    """The code contains hidden names, and there are hidden names beside it. Neither makes a difference."""
+    """Hidden files in the folder of the code, or beside the folder, make no difference."""
     code = desk.root / "deep/er/.venv/lib"
     code.mkdir(parents=True)
     (code / "x.py").write_text("ours")

@@ -81,7 +81,7 @@ async def test_what_a_command_makes_does_not_instruct(desk: Desk, chat: Chat) ->
     assert "p8/Agent.md may not be made by a command; it is p8/refused-Agent.md-" in said
     assert sum("a command made an instruction file" in one.message for one in chat.log.entries) == 11
     assert [one for one in desk.root.rglob("*") if one.name.casefold() in {"agent.md", "skill.md"}] == []
-    # A restart or another command does not change that.
+    # After a restart or another command, the file is still not followed.
     await desk.call(
         "mv p0/Agent.md x; mv x p0/Agent.md; echo PLANTED >> p2/Agent.md; mv p4 p3 p5; touch p6/*"
     )
@@ -90,7 +90,7 @@ async def test_what_a_command_makes_does_not_instruct(desk: Desk, chat: Chat) ->
 
 @isolated
 async def test_an_include_that_is_not_there_yet_is_not_filled_by_a_command(desk: Desk, chat: Chat) -> None:
-    """The command may also create, move or link a folder of the path."""
+    """The command may also create, move or link a folder of the include's path."""
     (desk.root / "Agent.md").write_text(
         "@include rules.md\n@include a/rules.md\n@include b/rules.md\n@include c/../rules2.md\n"
     )
@@ -171,7 +171,7 @@ async def test_no_link_of_a_command_renames_what_people_wrote(desk: Desk, chat: 
 async def test_what_replaces_an_instruction_file_during_a_command_does_not_instruct(
     desk: Desk, chat: Chat
 ) -> None:
-    """The command can change it, because only the file before is read-only for the command."""
+    """The command can change the new file, because only the replaced file was read-only for the command."""
     (desk.root / "Agent.md").write_text("GOOD\n")
     (desk.root / "new").write_text("NEW\n")
     for name in ("begun", "go"):

@@ -39,7 +39,7 @@ def _names(root: Path) -> set[str]:
 
 
 async def test_the_wall_is_no_program_of_the_project(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the project's folder is a home folder, PATH may lead into it."""
+    """If the project's folder is a home folder, PATH may contain a folder of the project."""
     program = desk.root / "bin" / "bwrap"
     program.parent.mkdir()
     program.write_text(

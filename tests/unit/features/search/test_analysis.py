@@ -1,4 +1,4 @@
-"""Any query of a model or a person is analysed without an error and quickly, and only as words."""
+"""Any query of a model or a person is analysed quickly and without an error. No query has a special syntax."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rows that a question fetches: all lines of rare words, but lines of common words only if other words narrow them down."""
+"""A search reads all lines with a rare word. It reads lines with a common word only if other words narrow them down."""
 
 from __future__ import annotations
 

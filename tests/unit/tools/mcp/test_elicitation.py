@@ -17,7 +17,7 @@ TURN = ToolExecutionContext(ChatKey.parse("slack:chat:C1"), "R1", "U1", None, ca
 
 
 class Person:
-    """A person who never answers."""
+    """A person who never answers the question."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
