@@ -221,7 +221,7 @@ def steps_of(lines: Sequence[Line]) -> list[Step]:
             duration = details.get("waitMs")
             end += duration or 0
         elif kind == "turn_start":
-            duration = queued or None
+            duration, queued = queued or None, 0  # a turn that continues after a kill begins twice
         words = [f"step {line['step']}:"] if "step" in line else []
         words.append(str(line.get("message")))
         words += [f"{name}={details[name]}" for name in SHOWN if details.get(name) not in (None, "")]
