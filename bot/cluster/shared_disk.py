@@ -118,19 +118,16 @@ class SharedDisk:
             if not self._newest:
                 self._are_copies(db, {path for path, *_ in rows})
             for name, size, at, changed in rows:
-                if is_name(name) and (size, at) != (_facts(self._home / name) or (0, 0)):
-                    self._fetch(db, name)
+                path = self._home / name
+                if is_name(name) and (size, at) != (_facts(path) or (0, 0)):
+                    data, _, written = db.execute(CONTENT, (name,)).fetchone() or (None, 0, 0)
+                    if data is None:
+                        self._inner.remove(path)
+                    else:
+                        self._inner.replace(path, data)
+                        self._date(path, written)
                 self._newest = changed
         return self._newest > 0
-
-    def _fetch(self, db: PostgresSession, name: str) -> None:
-        path = self._home / name
-        data, _, at = db.execute(CONTENT, (name,)).fetchone() or (None, 0, 0)
-        if data is None:
-            self._inner.remove(path)
-        else:
-            self._inner.replace(path, data)
-            self._date(path, at)
 
     def _are_copies(self, db: PostgresSession, there: set[str]) -> None:
         """If the database's `store` id has changed since this host's last fetch, delete all exports, and the copies of

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from bot.contracts.approvals import Choice, QuestionButtons
 from bot.contracts.messages import Inbound
 from bot.core import events
-from bot.core.chat import Turn, plain, revised, same_message
+from bot.core.chat import plain, revised, same_message
 from bot.core.chats import Fact
 from bot.core.events import Cut, Event, Queued, Received, TurnEndState
 from bot.core.feature import Command, Done, Feature, Hooks, Runtime
@@ -134,10 +134,6 @@ class Retries:
         self._run = runtime
         self._begun = set[str]()  # keys of the messages that this process has created for retries
 
-    def turn_fails(self, turn: Turn, _: TurnEndState) -> Done:
-        """Return the button [Try again]."""
-        return Done(buttons=QuestionButtons(turn.id, AGAIN) if plain(turn.first) else None)
-
     async def run(self, press: Inbound) -> Done:
         """Run `/retry`: try a failed turn again, or answer the latest turn again if no turn is running. The new turn
         has the rights of the person whose message it answers. That person and operators may use the command.
@@ -224,7 +220,12 @@ def _build(runtime: Runtime) -> Hooks:
     return Hooks(
         commands={"retry": Command(retries.run), "renew": Command(retries.renew)},
         signals={"edit": Command(retries.offer)},
-        turn_ends={"failed": retries.turn_fails},
+        # A failed turn's message has the button [Try again].
+        turn_ends={
+            "failed": lambda turn, _: Done(
+                buttons=QuestionButtons(turn.id, AGAIN) if plain(turn.first) else None
+            )
+        },
     )
 
 

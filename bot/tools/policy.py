@@ -65,6 +65,7 @@ _ENDS = {
     "unattended": "It needs an approval, and in a job nobody is asked. Go on without it, and say in the answer what was "
     "not done and why: an operator can allow it by a rule, or always when it is asked for in the chat.",
 }
+_NEVER = "No approval can change that: do not try another way to the same end; tell the person."
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,7 @@ class Policy:
         if decision.outcome == "ask":
             refusal = await self._approved(asked, call, turn, decision)
         else:
-            refusal = _refusal(decision) if decision.outcome == "deny" else None
+            refusal = f"{_because(decision)} {_NEVER}" if decision.outcome == "deny" else None
             self._note(call, decision, "allowed" if refusal is None else "denied")
         if refusal is None:
             return await run()
@@ -175,7 +176,7 @@ class Policy:
             decision = await self._decision(asked, turn)
             if decision.outcome == "deny":
                 self._note(call, decision, "changed")
-                return _refusal(decision)
+                return f"{_because(decision)} {_NEVER}"
             now = await asyncio.to_thread(self._approval, asked, call, turn, decision)
             parts = 2 if verdict.scope in LASTING else 3
             if now.fingerprint.split(":")[:parts] == approval.fingerprint.split(":")[:parts]:
@@ -324,10 +325,6 @@ def _replaced(path: Path, asked: Call) -> dict[str, Any]:
 def _because(decision: Decision) -> str:
     rule = f" (rule: {decision.rule})" if decision.rule else ""
     return f"This was not run: {decision.reason}{rule}."
-
-
-def _refusal(decision: Decision) -> str:
-    return f"{_because(decision)} No approval can change that: do not try another way to the same end; tell the person."
 
 
 def fingerprint(tool: str, arguments: Mapping[str, Any], directory: str, *definition: Any) -> str:

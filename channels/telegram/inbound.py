@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import telegram
@@ -321,7 +321,7 @@ def _quoted(message: Json, me: User) -> tuple[Quoted, ...]:
     person selected. From another chat, Telegram sends only this passage.
     """
     quote, story = message.get("quote"), message.get("reply_to_story")
-    picked = linked(string(quote["text"]), quote.get("entities") or ()) or None if quote else None
+    picked = quoted_words(quote) or None if quote else None
     answered, reply = _answered(message), message.get("external_reply")
     if answered is None and reply is None and picked is None and story is None:
         return ()
@@ -450,13 +450,9 @@ def entities(message: Json) -> list[Json]:
 
 
 def quoted_words(message: Json) -> str:
-    """Return the text of a quoted message, with each link's address after the link's words."""
-    return linked(words(message), entities(message))
-
-
-def linked(said: str, entities: Iterable[Json]) -> str:
-    raw = said.encode("utf-16-le")
-    for one in sorted(entities, key=lambda each: -number(each["offset"])):
+    """Return the text of a message or a `TextQuote`, with each link's address after the link's words."""
+    raw = words(message).encode("utf-16-le")
+    for one in sorted(entities(message), key=lambda each: -number(each["offset"])):
         if _is_link(one):
             end = max(0, number(one["offset"]) + number(one["length"])) * 2
             raw = raw[:end] + f" ({string(one['url'])})".encode("utf-16-le") + raw[end:]

@@ -75,7 +75,7 @@ class Visitor:
 
     @property
     def user(self) -> str:
-        return _user(self.secret)
+        return _hash(self.secret)[:16]
 
 
 VISITOR = web.RequestKey("visitor", Visitor)
@@ -131,7 +131,7 @@ class Guard:
             appointed, user = match[2].endswith(_APPOINTED), match[2].removesuffix(_APPOINTED)
             # A program may know this secret from before the browser opened the link. The cookie from that time must not give an
             # operator's rights.
-            if appointed or UserRef(NAME, _user(match[1])) not in self._around.operators:
+            if appointed or UserRef(NAME, _hash(match[1])[:16]) not in self._around.operators:
                 admitted = user in {_ANYBODY, str(peer)}
                 return Visitor(match[1], fresh=False, admitted=admitted, peer=peer, appointed=appointed)
         ours = not self.wants_token and peer == self._me
@@ -193,10 +193,6 @@ class Guard:
         return f"http://{self._name}{port}{request.path}"
 
 
-def _user(secret: str) -> str:
-    return hashlib.sha256(secret.encode("ascii")).hexdigest()[:16]
-
-
 def _same_origin(request: web.Request) -> bool:
     """Return False if the browser reports that a page of another site caused the request."""
     if request.headers.get("Sec-Fetch-Site", "none") not in {"none", "same-origin"}:
@@ -240,7 +236,7 @@ def load(home: Path) -> WebState:
 
 def save_address(home: Path, address: str) -> None:
     """Store the page's address for one-time links. Remove older links, because they contain the former address."""
-    for link in _links(home):
+    for link in sorted((home / LINKS).glob("*")):
         link.unlink(missing_ok=True)
     _write(home, {**_read(home), "address": address})
 
@@ -251,7 +247,7 @@ def create_link(home: Path) -> str:
     if address is None:
         raise LookupError(FILE)
     now = time.time()
-    for link in _links(home):
+    for link in sorted((home / LINKS).glob("*")):
         with contextlib.suppress(OSError):
             if link.stat().st_mtime < now - LINK_SECONDS:
                 link.unlink()
@@ -279,12 +275,8 @@ def redeem(home: Path, key: str) -> bool:
     return fresh
 
 
-def _hash(key: str) -> str:
-    return hashlib.sha256(key.encode("ascii")).hexdigest()
-
-
-def _links(home: Path) -> list[Path]:
-    return sorted((home / LINKS).glob("*"))
+def _hash(secret: str) -> str:
+    return hashlib.sha256(secret.encode("ascii")).hexdigest()
 
 
 def _read(home: Path) -> dict[str, object]:
