@@ -28,7 +28,7 @@ from bot.core.reply import ChatReply, PartialReply
 from bot.llm import blocks
 from bot.tags import SEND, SILENT
 from bot.telemetry import redaction
-from bot.telemetry.log import step_scope
+from bot.telemetry.log import current, running_scope
 from bot.tools.builtin.chat_send import promises_more
 from bot.tools.context import Injection, Reply, ToolExecutionContext, tool_scope
 from bot.tools.dispatch import Dispatcher
@@ -91,7 +91,7 @@ class Loop:
             await self.before_turn(self.fit)
         self.fit.begin(await self.frame())
         for step in range(1, self.most_steps + 1):
-            with step_scope(step):
+            with running_scope(replace(current(), step=step)):
                 await self._take_up()
                 running = self.chat.context.running
                 if running is None or not running.entries:

@@ -33,7 +33,7 @@ from bot.llm import blocks
 from bot.llm.costs import PriceTable
 from bot.llm.models import sent_manner
 from bot.llm.wrapper import ModelWrapper, reply_of, usage_object, words_of
-from bot.telemetry.log import task_scope
+from bot.telemetry.log import current, running_scope
 from bot.telemetry.usage import TOKENS, UsageTotals
 from bot.text import escaped
 from bot.tools import context
@@ -168,7 +168,7 @@ class TurnTasks:
         first_token = warm = asyncio.Event()
         if mode == "fork":
             warm = self._warm.setdefault(len(self.chat.context.current()), first_token)
-        with task_scope(name):
+        with running_scope(replace(current(), task=name)):
             worker = Worker(self.parent.models.model, self, chat, call, ordered, first_token)
             try:
                 if warm is not first_token:

@@ -27,7 +27,7 @@ from bot.contracts.messages import HistoryQuery
 from bot.core.archive_files import ChatStore, names_of, people_of
 from bot.core.usage import By, UsageSums, names_of_groups
 from bot.dashboard.metrics import Figures
-from bot.telemetry.log_reader import CauseCounts, steps_of, turn_lines
+from bot.telemetry.log_reader import CauseCounts, LineFilter, LogReader, steps_of
 from bot.telemetry.usage import Line, UsageTotals, details_of, epoch_ms, total_of
 from bot.tools.context import ChatQuery, RecallQuery, Recalls
 from bot.words import DEFAULT, best_language, say, speaking
@@ -231,7 +231,8 @@ class Console:
     async def _turn(self, request: web.Request) -> Found | None:
         """Return what was said in a turn, how long the person waited, and the steps that `shipmate trace` shows."""
         turn = request.match_info["request"]
-        lines = await asyncio.to_thread(turn_lines, self.logs, self.disk, turn)
+        reader = LogReader(self.logs, self.disk, LineFilter(request=turn))
+        lines = await asyncio.to_thread(lambda: [line for _, line in reader.of_request(turn)])
         if not lines:
             return None
         said, answer = await asyncio.to_thread(self.usage.words_of, turn)

@@ -378,7 +378,7 @@ class RetryingModel(ModelWrapper):
                     self._note(failure)
                     raise failure
                 waiting.close()
-                waiting.enter_context(telemetry.waiting_for_model(now - failed_at))
+                waiting.enter_context(telemetry.waiting_for_model.get()(now - failed_at))
                 self.log.write(
                     "llm_retry",
                     f"The model failed, asking again in {wait:.1f} s.",

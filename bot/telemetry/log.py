@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache, partial
 from pathlib import Path, PurePath
@@ -82,41 +82,24 @@ def person() -> str | None:
     return None if found is None else str(found)
 
 
-_Waiting = Callable[[float], AbstractContextManager[object]]
-_waiting: ContextVar[_Waiting] = ContextVar("waiting", default=nullcontext)
-
-
-def waiting_for_model(seconds: float) -> AbstractContextManager[object]:
-    """Return a context manager that callers keep open while a model is unavailable. Entering it may notify the person.
-    `seconds` is the time for which the model has not answered so far.
-    """
-    return _waiting.get()(seconds)
-
-
-def on_waiting_for_model(notify: _Waiting) -> None:
-    """Set the context manager that `waiting_for_model` returns in this task and in tasks that this task starts."""
-    _waiting.set(notify)
+waiting_for_model: ContextVar[Callable[[float], AbstractContextManager[object]]] = ContextVar(
+    "waiting_for_model", default=nullcontext
+)
+"""Function that returns a context manager, which callers keep open while a model is unavailable. Entering it may notify the
+person. The argument is the time in seconds for which the model has not answered so far.
+"""
 
 
 def turn_scope(
     *, chat_key: ChatKey | None = None, request_id: str | None = None, person: UserRef | None = None
 ) -> AbstractContextManager[None]:
     """Add the turn's ids to everything that is logged inside the context, also by asyncio tasks that are started inside it."""
-    return _scope(Running(chat_key, request_id, person=person))
-
-
-def step_scope(step: int) -> AbstractContextManager[None]:
-    """Add the step's number to everything that is logged inside the context."""
-    return _scope(replace(_running.get(), step=step))
-
-
-def task_scope(task: str) -> AbstractContextManager[None]:
-    """Add the task's id to everything that is logged inside the context."""
-    return _scope(replace(_running.get(), task=task))
+    return running_scope(Running(chat_key, request_id, person=person))
 
 
 @contextmanager
-def _scope(running: Running) -> Iterator[None]:
+def running_scope(running: Running) -> Iterator[None]:
+    """Add a step's number or a task's id, in a changed copy of `current()`, to everything that is logged inside the context."""
     token = _running.set(running)
     try:
         yield

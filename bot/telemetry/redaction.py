@@ -92,10 +92,6 @@ def forms(secret: str) -> set[str]:
     return {form for form in found if len(form) >= MIN_SECRET}
 
 
-def _long(found: Iterable[str]) -> list[bytes]:
-    return sorted({form.encode() for form in found if len(form) >= MIN_SECRET})
-
-
 def _holds(value: AnyStr, parts: Iterable[AnyStr]) -> bool:
     """Return True if a text contains one of the parts."""
     for part in parts:  # noqa: SIM110 - every text is searched, and a loop is faster than `any`
@@ -157,7 +153,8 @@ class Redactor:
         clean = {text.clean(secret) for secret in secrets if len(secret) >= MIN_SECRET}
         # Search for the JSON-escaped secret too, because decoding removes only one level of a text that was escaped twice.
         written = {form for secret in clean for form in (secret, json.dumps(secret)[1:-1])}
-        self._rendered = _long({_UNSEEN.sub("", form.translate(_UNFORMED)) for form in written})
+        rendered = {_UNSEEN.sub("", form.translate(_UNFORMED)) for form in written}
+        self._rendered = sorted(form.encode() for form in rendered if len(form) >= MIN_SECRET)
         packed = (form.encode() for secret in clean for form in text.encodings(secret))
         joined = {form.translate(_ONE_ALPHABET, _AROUND.encode()) for form in packed}
         self._joined = sorted(form for form in joined if len(form) >= MIN_SECRET)

@@ -116,10 +116,6 @@ def _ends(words: str) -> str:
     return words if len(words) <= HEAD + TAIL else f"{words[:HEAD]}\n{words[-TAIL:]}"
 
 
-def _asks(sentence: str) -> bool:
-    return _ASKS.search(sentence) is not None
-
-
 def _composing(person: str) -> bool:
     """Return True if a person's message asks the bot to draft a text that somebody else will send or receive."""
     return any(_drafts()[name][1].search(person) for name in _language_names(person))
@@ -229,7 +225,7 @@ def claims(words: str, person: str = "") -> list[Claim]:
     if _language_names(words) == LATIN and not any(one.deed.search(bare) for one in languages(words)):
         return []
     for sentence, shown in sentences(words):
-        for language in languages(sentence) if not _asks(sentence) else ():
+        for language in languages(sentence) if not _ASKS.search(sentence) else ():
             for claim in _claimed(sentence, shown, language, person):
                 found.setdefault(claim.kind, claim)
     return list(found.values())
@@ -292,7 +288,7 @@ def promise_in(words: str, person: str = "") -> str:
         return ""
     for sentence, shown in sentences(_ends(words)):
         known = [name for name in _language_names(sentence) if name in PROMISES]
-        if not _asks(sentence) and any(promises(name)[1](sentence) for name in known):
+        if not _ASKS.search(sentence) and any(promises(name)[1](sentence) for name in known):
             return _GAPS.sub("…", shown)
     return ""
 

@@ -27,7 +27,7 @@ from bot.core.reply import shortened
 from bot.core.tasks import TaskEvent
 from bot.features.live.partial_markdown import beginning, has_begun
 from bot.telemetry import log as telemetry
-from bot.telemetry.log import on_waiting_for_model
+from bot.telemetry.log import waiting_for_model
 from bot.text import named
 from bot.tools import context
 from bot.tools.dispatch import CallWrapper, Registry
@@ -434,7 +434,7 @@ class LiveTurns:
     def begin(self, turn: Turn) -> None:
         """Make the turn's progress message tell people when the model does not answer. Must be called in the turn's asyncio task."""
         if not _unasked(turn):
-            on_waiting_for_model(partial(self._waiting, turn.id))
+            waiting_for_model.set(partial(self._waiting, turn.id))
 
     def preview(self, chat: Chat, to: Inbound, words: Callable[[], str]) -> None:
         """Start to show an answer. `words` returns the current text; "" once the answer is complete."""

@@ -4,6 +4,7 @@ import asyncio
 import gzip
 import json
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,7 @@ async def test_a_line_belongs_to_the_turn_that_runs_in_its_task(make: Make, tmp_
     async def turn(name: str) -> None:
         with telemetry.turn_scope(chat_key=ChatKey.parse(f"web:chat:{name}"), request_id=name):
             await asyncio.sleep(0)
-            with telemetry.step_scope(4):
+            with telemetry.running_scope(replace(telemetry.current(), step=4)):
                 log.write("tool_call", name)
                 await asyncio.sleep(0)
             log.write("turn_end", name)

@@ -18,7 +18,7 @@ from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey
 from bot.contracts.tools import ToolCall, ToolResult
 from bot.features.live import LiveTurns
-from bot.telemetry.log import task_scope
+from bot.telemetry.log import Running, running_scope
 from bot.telemetry.redaction import LONG
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
@@ -329,6 +329,6 @@ async def test_who_shows_progress_is_told_of_calls_that_run(
     )
     runner = dispatcher(Fake("fine", fine, effect), around=LiveTurns.calls(live, judge, registry))
     turn = ToolExecutionContext(ChatKey("telegram", "1"), "01REQ", "77", None, None)
-    with tool_scope(turn), task_scope("01TASK") if inside else contextlib.nullcontext():
+    with tool_scope(turn), running_scope(Running(task="01TASK")) if inside else contextlib.nullcontext():
         await run_blocks(runner, [tool_use("fine")])
     assert heard == told
