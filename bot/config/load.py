@@ -50,7 +50,7 @@ _PLAIN_KEYS = frozenset(
     {"name", "provider", "model", "fastModel", "baseUrl", "host", "mode", "kind", "timezone", "isolation"}
     | {"allow", "operators", "paths", "$schema"}
 )
-"""Keys whose values are not secret, even if a variable contains them. A password inside an address is still secret."""
+"""Keys whose values are not secret, even if a value comes from a variable. A password inside an address is still secret."""
 _MISSING = object()
 
 

@@ -495,7 +495,7 @@ class Log(StrictModel):
     keep_days: Annotated[int, Field(ge=1, le=36_500)] = 30
     """Days after which a log file is deleted."""
     max_mb: Annotated[int, Field(ge=1, le=16_777_216)] = 1_000
-    """Max megabytes of the log on disk; above it the oldest files are deleted. Files of past days are compressed."""
+    """Max megabytes of the log on disk. Above this size, the oldest files are deleted. Files of past days are compressed."""
 
 
 def _otel(enabled: bool) -> bool:  # noqa: FBT001 - pydantic passes the value by position

@@ -247,8 +247,8 @@ class FileGuard:
             return notes[:_NOTES] + more
 
     def _set_aside(self, moved: dict[str, str]) -> bool:
-        """Rename each instruction file that is not known, and add its old and new name to `moved`. Return False if a file could
-        not be renamed.
+        """Rename each instruction file that was not followed when the running commands began, and add its old and new name to
+        `moved`. Return False if a file could not be renamed.
         """
         if self._known is None:
             return True

@@ -105,7 +105,7 @@ async def _upload(client: web_api.WebClient, file: OutgoingFile) -> str:
     timeout = aiohttp.ClientTimeout(total=UPLOAD_SECONDS)
     headers = {"Content-Type": "application/octet-stream"}
     how: Any = {"proxy": client.proxy, "allow_redirects": False, "headers": headers, "timeout": timeout}
-    # aiohttp sends a stream in pieces, but sending bytes would block the event loop.
+    # Pass a stream, which aiohttp sends in pieces. Sending all bytes at once would block the event loop.
     data = io.BytesIO(file.data)
     try:
         async with client.session.post(address, data=data, **how) as answer:

@@ -66,7 +66,7 @@ MENU = tuple(name for name in names("help") if name not in {"allow", "block", "l
 OPERATORS_MENU = tuple(name for name in names("help") if name not in {"listen", "usage"})
 """Commands in the menu of operators' private chats."""
 _LANGUAGES = {code: None if code == DEFAULT else code for code in CATALOGUES}
-"""Telegram's language code of each catalogue. The default catalogue has None, which covers all languages without a catalogue."""
+"""Telegram's language code of each catalogue. For the default catalogue the code is None: Telegram uses it for all other languages."""
 UNKNOWN_METHOD = (EndPointNotFound, InvalidToken)
 """Exceptions for a method that the server does not know. Older servers report such a method as a wrong token."""
 MOST_GROUPS = 200

@@ -182,7 +182,7 @@ def _body(sent: RequestData | None) -> aiohttp.FormData | bytes | None:
     # Telegram shows the file name exactly as it was sent, so it must not be percent-encoded.
     form = aiohttp.FormData(sent.json_parameters, quote_fields=False)
     for name, (file_name, content, mime) in sent.multipart_data.items():
-        # aiohttp sends a stream in pieces, but sending bytes would block the event loop.
+        # Pass a stream, which aiohttp sends in pieces. Sending all bytes at once would block the event loop.
         data = io.BytesIO(content) if isinstance(content, bytes) else content
         form.add_field(name, data, filename=file_name, content_type=mime)
     return form

@@ -1,4 +1,4 @@
-"""Decides who may use the web page, by the request's origin, the cookie, the token and the client's system user.
+"""Decides who may use the web page, from the request's origin, cookie and token, and from the client's system user.
 
 An IP address proves no identity. If a token is set, requests from this machine need it too. Without a token, only the user
 who started Shipmate may use the page. This user is recognised if the kernel names the user as the owner of the client's

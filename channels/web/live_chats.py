@@ -158,7 +158,7 @@ class LiveChats:
                 live.tell(chunk)
 
     def _tell_elsewhere(self, chat: ChatKey, news: dict[str, Any]) -> None:
-        """Tell the pages that show another conversation of the person what has changed in `chat`."""
+        """Tell the person's pages that show other conversations what has changed in `chat`."""
         told = event("conversation", {"id": chat.thread or FIRST, **news})
         for other, live in self.chats.items():
             if other != chat and other.chat == chat.chat:

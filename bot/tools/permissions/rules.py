@@ -400,7 +400,7 @@ def _default(call: Call, now: PolicyContext) -> Decision:
     # A web search reveals little of the project's files, and only to the search engine.
     if taints(call, now, Taint.FOREIGN if call.tool == "web_search" else Taint.WORKSPACE):
         own = call.tool in OWN
-        # People may decide alone whether messages of their own chats are loaded.
+        # People may decide without an operator whether messages of their own chats are loaded.
         granted = own or call.tool == HISTORY
         return asks("taint", "tainted" if now.taint == Taint.FOREIGN else "read", granted=granted, own=own)
     return Decision("allow", "default", "it needs no approval")
