@@ -15,7 +15,7 @@ from pathlib import Path
 
 _HIDDEN = frozenset({".ship", ".git", "ship.json"})
 SAVED = ".ship/commands.json"
-"""File that lists the hidden files which existed before the running command. It exists only while a command runs."""
+"""File that lists the hidden files which existed before the running command. The file exists only while a command runs."""
 _NOT_SEEN = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f"
     "\ufeff\uffa0\ufff0-\ufff8\U000e0000-\U000e0fff]"

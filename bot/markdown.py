@@ -1,5 +1,5 @@
-"""Parses Markdown, within limits of time and depth. It is used for long code and tables in answers, and by channels
-that render Markdown themselves.
+"""Parses Markdown, within limits of time and depth. The parser is used for long code and tables in answers, and by channels that
+render Markdown themselves.
 
 Three things differ from CommonMark. If a table row has more cells than the table has columns, the last cell contains
 the surplus text, since models forget to escape `|`. Emphasis follows `bot.text.emphasis`: `2*3*4` and `__init__.py`

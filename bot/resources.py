@@ -220,7 +220,7 @@ class RssMonitor:
         else:
             young, some, many = gc.get_count()
             first, second, _ = gc.get_threshold()
-            new = young + first * (some + second * many)  # approximately, since the last full collection
+            new = young + first * (some + second * many)  # approximate number since the last full collection
             if now - self._collected >= FULL_EVERY or new >= NEW:
                 self._collect()
         self._short = short

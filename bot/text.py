@@ -94,7 +94,7 @@ _BIDI = regex.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _STRINGS = regex.compile(
     r"(?r)(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c]{0,4096}(?:\x07|\x1b\\|\x9c)"
 )
-"""Pattern of terminal control strings (OSC, DCS and similar). It is searched backwards. A forward search would be
+"""Pattern of terminal control strings (OSC, DCS and similar). The pattern is searched backwards. A forward search would be
 quadratic if many strings have no end.
 """
 ESCAPES = regex.compile(r"(?:\x1b\[|\x9b)[0-?]{0,64}[ -/]{0,8}[@-~]|\x1b[ -/]{0,4}[0-~]")

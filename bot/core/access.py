@@ -77,7 +77,7 @@ class PendingUser:
     name: str = ""
 
 
-_NOBODY = ChannelLists()  # Lists of a channel that is not in the file: all are empty
+_NOBODY = ChannelLists()  # Lists of a channel that the file does not contain. All of them are empty.
 
 
 class AccessList:

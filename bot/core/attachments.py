@@ -56,8 +56,8 @@ class SentFile:
 
 
 class FileReader:
-    """Reads the files attached to messages. The model sees the beginning of a file's text; of pictures and short PDFs, it sees the
-    file itself. An artifact's id is derived from its message, so a read that a crash interrupted is repeated with the same id.
+    """Reads the files attached to messages. The model gets the beginning of a file's text. It gets pictures and short PDFs as
+    files. An artifact's id is derived from its message, so a read that a crash interrupted is repeated with the same id.
     """
 
     def __init__(self, services: Services, rss_monitor: RssMonitor) -> None:

@@ -44,8 +44,8 @@ MOST_EDITS = 20
 KNOWN = 500
 """Max messages that a chat remembers. The newest are kept. Edits and deletions of older messages are not recognised."""
 OWN_TIME = range(5, 86_400)
-"""Range of plausible delays in seconds between a message's timestamp and its arrival. With such a delay, the measured wait
-of the person begins at the timestamp, otherwise at the arrival. A smaller delay may be a clock error.
+"""Range of plausible delays in seconds between a message's timestamp and its arrival. If the delay is in this range, the measured
+wait of the person begins at the timestamp, otherwise at the arrival. A smaller delay may be a clock error.
 """
 
 # ------------------------------------------------------------ relations between two messages
@@ -112,7 +112,7 @@ class Phase(Enum):
     SUSPENDED = auto()
     """The turn waits for a person's decision."""
     STOPPING = auto()
-    """Somebody stopped the turn. It ends when its running work is cancelled."""
+    """Somebody stopped the turn. The turn ends when its running work is cancelled."""
     ENDING = auto()
     """The turn's final message is in the outbox; the turn can no longer be stopped."""
     ENDED = auto()
@@ -123,7 +123,7 @@ STOPPABLE = frozenset({Phase.STARTING, Phase.RUNNING, Phase.SUSPENDED})
 
 class Wait:
     """Stopwatch that measures how long a person waits for the first words of the answer. The time is divided by activity:
-    `queue`, `approval`, `model`, `tools`, `delivery`, or "" for other. Times are epoch seconds.
+    `queue`, `approval`, `model`, `tools`, `delivery`, or "" for any other activity. Times are epoch seconds.
     """
 
     __slots__ = ("_at", "_doing", "_since", "_spent")
@@ -537,7 +537,8 @@ class Chat:
             part = PASTE_SECONDS if inbound.goes_on else ALBUM_SECONDS if inbound.of_album else 0.0
             quiet = max(self._debounce, part)
         last = queue[-1] if queue and said.at < queue[-1].until else None
-        # A message without a quiet period closes the burst. It belongs to the burst if it is the last part of a split text.
+        # A message without a quiet period closes the burst. Such a message belongs to the burst only if it is the last part of a
+        # split text.
         belongs = last is not None and (quiet > 0.0 or (last.inbound.goes_on and plain(inbound)))
         said.burst = last.burst if last is not None and belongs else said.seq
         if quiet:
@@ -655,7 +656,7 @@ class Chat:
         return [one.inbound for one in taken]
 
     def _together(self, queue: Sequence[Waiting]) -> list[Inbound]:
-        """Return the messages of a person's queue that one turn answers."""
+        """Return the messages from a person's queue that the next turn answers together."""
         first, collects = queue[0], self._mode in _COLLECTS
         others = itertools.takewhile(
             lambda one: (collects or one.burst == first.burst) and _can_coalesce(one.inbound, first.inbound),

@@ -183,7 +183,7 @@ class AgentContextStore:
 
     @property
     def out_of_reach(self) -> list[events.EventData]:
-        """Return the frame and memory events older than the oldest turn. They must be appended again."""
+        """Return the frame and memory events older than the oldest turn. These events must be appended to the log again."""
         lasting = [one for one in (self.frame, self.memory) if one is not None]
         return [one for one in lasting if self.turns and self._stated[one.kind] < self.turns[0].since]
 

@@ -44,7 +44,9 @@ CURSOR = "cursor"
 RESTORED = "restored"
 """Kind and key of a row in the table `facts`. Restoring a backup writes it, and the next start then closes unfinished work."""
 LINGER = 0.05
-"""Max seconds before an event is written if no caller waits for it. Only such events are lost if the process is killed."""
+"""Max seconds before an event is written if no caller waits for it. If the process is killed, only events that nobody waits for
+are lost.
+"""
 RETRY_SECONDS = 2.0
 """Interval in seconds between retries while the disk refuses writes."""
 CONTENT: tuple[type[Exception], ...] = (ValueError, TypeError, OverflowError)
@@ -338,7 +340,7 @@ class EventLog(ABC):
         return [one for _, one in await self._events(where, str(place.chat), len(below), below, *wanted)]
 
     async def senders(self, chat: ChatKey, message: str) -> list[str]:
-        """Return the ids of the turns whose answers this message of a chat has shown. The newest answer is the last."""
+        """Return the ids of the turns whose answers this message of a chat has shown. The turn with the newest answer comes last."""
         found = (one for one in await self.naming(chat, {message}) if one.chat == chat)
         sent = (
             one for one in found if isinstance(one.data, RowEnded | Shown) and one.data.message_id == message

@@ -416,7 +416,7 @@ class Framed(EventData, kind="framed"):
 
 
 class Remembered(EventData, kind="remembered", words="markdown"):
-    """The session memory was written. It covers the messages up to event number `covers`; None if unknown. `origin` lists
+    """The session memory was written. The memory covers the messages up to event number `covers`; None if unknown. `origin` lists
     the sources of the memory's text. The event is appended again when all turns in the context are newer than the event.
     """
 

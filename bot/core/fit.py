@@ -34,8 +34,8 @@ MOST_LOWERED, MIN_OUTPUT_TOKENS, OUTPUT_MARGIN = 2, 256, 64
 """Max retries with a lower output limit, min tokens of that limit, and tokens kept free because counts may be wrong."""
 RAISES = 4  # Max factor by which the configured output limit is raised, if the model's own limit is unknown
 LARGE_TURN, MISJUDGED = 2_000, 3.0
-"""Only a turn with more tokens may count as too large. A provider's count is trusted if it differs from the estimate by less than
-the factor.
+"""Without a plausible token count from the provider, only a turn with more tokens than the first number is too large. A plausible
+count differs from the estimate by less than the second number as a factor.
 """
 COLD_AFTER = 300.0  # Seconds from a request's start until the provider's cache has certainly expired
 COLD_HIDES = 2_000  # Min tokens that masking must save if the provider's cache has expired
@@ -95,7 +95,7 @@ class Fit:
     append: Callable[[events.EventData], None]
     _: KW_ONLY
     prefix: Sequence[Message] = ()
-    """Messages that precede the chat's own messages in each request. They are never shrunk."""
+    """Messages that precede the chat's own messages in each request. These messages are never shrunk."""
     purpose: str = "turn"  # Label of the requests in the operators' log
     frame: Frame = field(init=False, default=Frame(Frozen(""), (), ((),)))
     tools: tuple[Json, ...] = field(init=False, default=())

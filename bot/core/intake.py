@@ -52,7 +52,7 @@ class Intake:
 
     def __post_init__(self) -> None:
         self._coming: dict[str, asyncio.Event] = {}
-        """Platform keys of messages that are being accepted. A key's flag is set when its message is done."""
+        """Platform keys of messages that are being accepted. A key's flag is set once the message is accepted or refused."""
 
     async def accept(self, inbound: Inbound) -> bool:
         inbound = self.access.cleaned(inbound)

@@ -109,8 +109,8 @@ class RateLimiter:
         return 0.0
 
     def spare(self, to: Address, *, reserve: int = 1, edit: bool = False) -> bool:
-        """If all budgets have 1 + `reserve` free slots, take one for a cosmetic change and return True. Because of the reserve, no
-        message has to wait after the change.
+        """Take a slot for a cosmetic change, and return True. If a budget has fewer than 1 + `reserve` free slots, take none and
+        return False. Because of the reserve, no message has to wait after the change.
         """
         now, buckets = self._clock.monotonic(), [*self._of(to), self._cosmetic(to)]
         edits = self._manifests[to.channel].edits if edit and self._limits else None
@@ -159,7 +159,9 @@ that the file does not delay later messages any longer.
 """
 AGAIN_SECONDS = 5.0  # Interval in seconds between retries of an edit whose outcome is unknown
 REPEAT_SECONDS = (0.0, 8.0, 64.0, 600.0, 3_600.0)
-"""Intervals in seconds before repeats of a message that may not have arrived. They grow, because a repeat may be a duplicate."""
+"""Intervals in seconds before repeats of a message that may not have arrived. The intervals grow, because a repeat may be a
+duplicate.
+"""
 LIVE_SECONDS = 10.0
 """Timeout in seconds of creating or editing a live message. A hanging edit delays an answer by no more than this."""
 SETTLE_SECONDS = 2.0

@@ -23,7 +23,7 @@ SECONDS = 30 * 60.0
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Address to which an answer is sent. It comes from the message that is answered."""
+    """Address to which an answer is sent. The address is taken from the message that is answered."""
 
     channel: str
     chat_id: str

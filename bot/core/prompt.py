@@ -386,7 +386,7 @@ class Prompts:
         return Frozen(self._shared(BETWEEN.join(made.values())), own, self._shared(append), cut)
 
     async def of_person(self, inbound: Inbound) -> str:
-        """Return the instructions for the sender of a message. They become part of the user message."""
+        """Return the instructions for the sender of a message. These instructions become part of the user message."""
         told = self.instructions.of_person(inbound.channel, inbound.chat_key, inbound.user_id)
         return self.redact(await self._part("instructions for a person", told, ""))
 

@@ -254,7 +254,7 @@ _BLOCKS, _CELLS = parser(), parser()
 _BLOCKS.core.ruler.enableOnly(["normalize", "block"])
 _MARK = re.compile(r"[*_~`\[\\<&]")
 _BREAK = re.compile(r"<br ?/?>")
-FIRST = 3  # Max rows, besides the head, that a message shows of a table sent as a file
+FIRST = 3  # If a table is sent as a file, the message shows its head and at most this many rows
 NARROWEST = 4  # Min width, in terminal cells, of a table column that the message shows
 LONGEST_CELL = 500
 """Max characters of a table cell from which Markdown is removed. Longer cells are copied unchanged."""

@@ -48,9 +48,7 @@ CANCEL_SECONDS = 0.5  # Max seconds to wait until a cancelled task ends
 MOST_CANCELS = 2
 """Max number of times that a task is cancelled. One time is not always enough, since a library may swallow the cancellation."""
 LATEST = 86_400.0
-"""After a restore of the log, the bot asks authors of unanswered messages to resend them, if these are at most this many seconds
-old.
-"""
+"""Max age in seconds of an unanswered message whose author is asked to send it again after the log was restored."""
 Key = tuple[Chat, str, str]
 """Key of a running effect: the chat, the kind of effect, and the id of the row or command ("" for a turn)."""
 

@@ -533,7 +533,8 @@ async def _working_state(
     tools = _newest_fitting(found, TOOLS * most, lambda tool: estimator.tokens(model, (tool,)))
     names[_TOOLS] = {name: None for name in names[_TOOLS] if name not in tools}
     known, declared = view.server_notes(kept), [*tools, *seen]
-    # A server's usage note is left out if none of its tools is restored. It is shown again when such a tool is found.
+    # A server's usage note is left out if none of its tools is restored. The note is shown again when one of these tools is
+    # found.
     notes = {
         server: words
         for server, words in view.server_notes(dropped).items()

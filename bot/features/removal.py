@@ -98,7 +98,7 @@ class Removal:
             requests = frozenset(one.request_id for one in said)
             related = await self._turns(chat, requests | names)
             return Target(message, "user", said[0].user_id, Gone(requests, messages=names), related)
-        # An answer that was given again has replaced the text of an earlier turn, which goes too.
+        # If an answer was given again, it replaced the text of an earlier turn. That turn is removed too.
         turns = frozenset(await self._run.event_log.senders(chat, message))
         if not turns:
             return None

@@ -207,7 +207,7 @@ def _part_tokens(part: Json) -> float:
 
 
 _TOKENS = IdentityCache[Json, float](_part_tokens)
-"""Cache of token estimates by object. It helps because successive requests contain the same objects."""
+"""Cache of token estimates by object. The cache helps because successive requests contain the same objects."""
 
 
 def tokens(parts: Iterable[Message | Json]) -> float:

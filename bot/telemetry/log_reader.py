@@ -31,7 +31,7 @@ MAX_WORDS = 400
 COUNTED = 20_000
 """Max log lines that are counted. The newest lines are counted; they take about 15 MB of memory."""
 _VARIABLE = re.compile(r"\b[0-9A-HJKMNP-TV-Z]{26}\b|\b[0-9a-f]{8,}\b|\d+(?:[.,]\d+)*")
-"""Pattern of ids and numbers. They are ignored when the causes of log lines are compared."""
+"""Pattern of ids and numbers. Ids and numbers are ignored when the causes of log lines are compared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,8 +204,8 @@ def turn_lines(folder: Path, disk: Disk, request_id: str) -> list[Line]:
 
 
 def steps_of(lines: Sequence[Line]) -> list[Step]:
-    """Return the steps of a turn's log lines. The line at which a model call or tool call begins is a step only if the call has not
-    ended. The duration of a turn's begin is the wait before it, that of a retry the wait until it.
+    """Return the steps of a turn's log lines. The line at which a model call or tool call begins is a step only if the call has
+    not ended. The duration of a turn's begin or of a retry is the wait before it.
     """
     queued = next((ms for line in lines if (ms := details_of(line).get("queueMs"))), 0)
     starts = [epoch_ms(line) - queued for line in lines if line.get("kind") == "turn_start"]

@@ -101,8 +101,8 @@ def _holds(value: AnyStr, parts: Iterable[AnyStr]) -> bool:
 
 
 def _as_rendered(value: str) -> bytes:
-    """Return a text as it looks after rendering and decoding; b"" if that changes nothing. This must be fast, because it is
-    called for every text that is written.
+    """Return a text as it looks after rendering and decoding; b"" if that changes nothing. This function must be fast, because it
+    is called for every text that is written.
     """
     shown = value
     for _ in range(_PACKINGS):
@@ -194,7 +194,7 @@ class Redactor:
         for at in range(max(start, len(value) - self._longest + 1), len(value)):
             if value[at] not in self._firsts:
                 continue
-            # The secrets are sorted, so only the next one can begin with the rest of the text and be longer.
+            # The secrets are sorted. So if a longer secret begins with `rest`, the secret after `rest` does.
             rest = value[at:]
             following = bisect.bisect_right(self._sorted, rest)
             if following < len(self._sorted) and self._sorted[following].startswith(rest):

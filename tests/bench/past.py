@@ -1,4 +1,4 @@
-"""Logs with many chats of plain turns as the product writes them, and the cost of reading such a chat."""
+"""Writes logs with many chats of plain turns, as the product does, and measures the cost of reading a chat."""
 
 from __future__ import annotations
 

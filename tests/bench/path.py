@@ -26,7 +26,7 @@ WARM = 2
 SETTLE_SECONDS = 1.5
 """Seconds after the answer for which calls still count. In this time the turn ends, and archive and index are updated."""
 IDLE_PERIODS = 4
-"""Length of the period without a message, in multiples of `SETTLE_SECONDS`. It contains each periodic task of the gateway."""
+"""Length of the period without a message, in multiples of `SETTLE_SECONDS`. In it, each periodic task of the gateway runs."""
 WAIT_SECONDS = 20.0
 
 

@@ -3,7 +3,7 @@
 `recall_<language>.toml` holds the sentences: statements that answer a question, near misses about the same
 topic that do not answer it, and small talk. A question asks for a statement in other words.
 
-Search weights are tuned on the other topics; topics of the family `held` are only for the final check.
+Topics of the family `held` are only for the final check. Search weights are tuned on all other topics.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Runs Shipmate with a tracer of function calls: `python -m tests.bench.traced FILE run --dir DIR`.
 
-SIGUSR1 starts the tracer; SIGUSR2 stops it and writes the counts to FILE as one JSON object: the calls of each function
-of `bot` and `channels`, the moves between their files (calls from one file into another), and the number of calls of
-all Python functions, including those of libraries.
+SIGUSR1 starts the tracer; SIGUSR2 stops it and writes the counts to FILE as one JSON object: the calls of each function of `bot`
+and `channels`, the moves between their files (calls from one file into another), and the number of calls of all Python functions,
+including library functions.
 
 A callback or coroutine that the event loop resumes counts as a call from the event loop.
 """

@@ -1,6 +1,4 @@
-"""A model that obeys every instruction in any text, and the hostile texts. They reach the model in all ways in which text
-can.
-"""
+"""Hostile texts, and a model that obeys every instruction in them. The texts reach the model in every way in which text can."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ async def test_a_prompt_stays_over_a_kill_while_the_provider_may_have_it(core: W
 
 
 def unmarked(messages: Sequence[Any], like: Sequence[Any]) -> list[Any]:
-    """Return the messages without the cache markers that other messages have."""
+    """Return the messages with cache markers only where the messages `like` have them."""
     found = json.loads(json.dumps(messages))
     for one, other in zip(found, like, strict=False):
         for block, same in zip(one["content"], other["content"], strict=True):

@@ -160,7 +160,7 @@ async def test_permission_rules_allow_ask_and_deny(world: World) -> None:
 
 
 async def test_the_page_works_behind_a_proxy_that_keeps_the_host_name(world: World) -> None:
-    """The requests are those of docs/examples/proxy: `Host` and `Origin` as the browser sends them, and the proxy's own header."""
+    """Requests have the browser's `Host` and `Origin`, and the header that the proxy in docs/examples/proxy adds."""
     host, token = "chat.example.org", "0123456789abcdef"
     web = settings("proxy")["channels"]["web"] | {"enabled": True, "host": "0.0.0.0", "port": 0}
     world.only()

@@ -64,8 +64,8 @@ class Chromium:
             self.socket = str(json.load(answer)["webSocketDebuggerUrl"])
 
     def _start(self, driver: str) -> bool:
-        """Start a driver; return True if it listens. The driver chooses an IPv4 port and needs the same IPv6 port. It ends if
-        another program uses the IPv6 port.
+        """Start a driver; return True if it listens. The driver chooses an IPv4 port and needs the same IPv6 port. The driver
+        ends if another program uses the IPv6 port.
         """
         self._process = subprocess.Popen(
             [driver, "--port=0"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True

@@ -40,7 +40,7 @@ EVERYDAY = (
     "שלום עולם",
     "👨‍👩‍👧‍👦 🇪🇺 👍🏽 e\u0301 क्षि",
 )
-"""Texts such as people really write."""
+"""Examples of texts that people really write."""
 
 _PIECES = [
     "word ",

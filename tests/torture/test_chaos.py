@@ -65,7 +65,7 @@ async def storm(root: Path, rng: random.Random, channels: tuple[str, ...], messa
             await asyncio.wait(people, timeout=3 * longest / chaotic.SPEED)
             await asyncio.gather(*(one for one in people if one.done()))
             for question in world.silent():
-                # A start takes a minute of the fast clock. All of Slack's repeats may fall into such minutes.
+                # A start takes a minute of the fast clock. All of Slack's repeats may come while the gateway starts.
                 assert world.given_up(question), f"nothing was said to {question}"
                 assert not world.taken_in(question), f"{question} was taken in, and nothing said to it"
                 given_up.append(question)

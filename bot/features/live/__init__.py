@@ -243,8 +243,8 @@ class TurnDisplay:
         self._signs = owner.start(self._indicate_while_working())
 
     def update(self) -> None:
-        """Update the display after a change of the chat. It ends when the turn and its live messages have ended. When the turn
-        starts or stops waiting for a person, change the indicator.
+        """Update the display after a change of the chat. Close the display once the turn and its live messages have ended. If the
+        turn starts or stops waiting for a person, change the indicator.
         """
         turn, to = self._turn, self._to
         if self._chat.turn is not turn:

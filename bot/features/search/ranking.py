@@ -49,7 +49,7 @@ class Weights:
     moment: float = 0.9  # bonus of a line in a requested period, as a share of the best score
     named: float = 0.5  # bonus of a line by a named speaker, as a share of the best score
     mentioned: float = 0.5
-    """Weight of a speaker's name that is searched as a word. It is low because people rarely write their own names."""
+    """Weight of a speaker's name that is searched as a word. The weight is low, because people rarely write their own names."""
     feedback_lines: int = 2  # number of best lines that feedback terms are taken from
     feedback_terms: int = 3  # max number of feedback terms
     feedback: float = 0.12  # weight of the first feedback term

@@ -34,8 +34,8 @@ async def services(
 
 @pytest.fixture
 def init(services: Services, monkeypatch: pytest.MonkeyPatch) -> Init:
-    """Return a function that runs `init` with answers by question. Other questions get an empty answer. It also returns the
-    questions.
+    """Return a function that runs `init` and returns the questions that `init` asked. Its argument maps questions to answers. All
+    other questions get an empty answer.
     """
 
     async def run(answers: dict[str, list[object]]) -> tuple[Done, list[str]]:

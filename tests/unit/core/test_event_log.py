@@ -321,7 +321,7 @@ async def test_sums_of_a_channel_follow_those_of_its_chats(tmp_path: Path, engin
     left = sums.total()
     assert (left.calls, left.cost, left.tokens["inputTokens"]) == (1, 0.25, 5)
     assert (left.waits.total(), left.spent.total()) == (0, 0)
-    # A log that lacks the usage sums. They are computed when the log is opened.
+    # If a log lacks the usage sums, they are computed when the log is opened.
     change("DROP TABLE usage_hours", "DROP TABLE counts_hours")
     async with contract.opened((tmp_path, url) if url else tmp_path) as log:
         log.append([entry(2, used, OTHER)])

@@ -69,7 +69,7 @@ class Chats:
 
 
 def texts(folder: Path) -> list[str]:
-    """Return the texts in the archive's files, those of each chat in order."""
+    """Return the texts in the archive's files. The texts of each chat are in order."""
 
     def order(path: Path) -> tuple[str, float]:
         name, _, number = path.stem.partition(".archive-")

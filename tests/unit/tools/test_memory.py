@@ -1,4 +1,4 @@
-"""The `memory` tool changes memory files, and reaches only those of its chat and person."""
+"""The `memory` tool changes memory files, and reaches only the memory files of its chat and person."""
 
 from __future__ import annotations
 

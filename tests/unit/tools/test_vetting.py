@@ -154,7 +154,7 @@ async def test_what_people_wrote_no_command_changes(desk: Desk, chat: Chat) -> N
 
 @isolated
 async def test_no_link_of_a_command_renames_what_people_wrote(desk: Desk, chat: Chat) -> None:
-    """Neither another name of a skill, nor an instruction file in a hidden folder, which no place can instruct from."""
+    """A skill is not renamed because of a link to it. A file in a hidden folder is not renamed, because it never instructs."""
     good, hidden = desk.root / ".claude/skills/good/SKILL.md", desk.root / "pkg/.env.d/Agent.md"
     for path, words in ((good, SKILL.format("good")), (hidden, "x")):
         path.parent.mkdir(parents=True)
@@ -258,7 +258,7 @@ async def test_a_link_to_what_commands_do_not_see_instructs_never(desk: Desk, ch
 
 
 async def test_a_folder_that_cannot_be_listed_hides_none() -> None:
-    """A file in such a folder can still be read by its name."""
+    """A file in a folder that cannot be listed can still be read by its name."""
     with tempfile.TemporaryDirectory() as folder, no_root(Path(folder)) as root:
         chat = Chat(root)
         chat.guard.begin(command := Command())
