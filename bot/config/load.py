@@ -353,15 +353,15 @@ def allowed(settings: ChannelSettings) -> tuple[str, ...]:
 
 
 def token_keys(manifest: Manifest, *, webhook: bool = False) -> dict[str, str]:
-    """Return a dict from the field name of each token that a channel needs to the token's key in ship.json. `webhook` is True if
-    the channel uses its webhook.
+    """Return the tokens that a channel needs, as a dict from field name to key in ship.json. `webhook` is True if the channel uses
+    its webhook.
     """
     needed = manifest.webhook_tokens if webhook and manifest.webhook_tokens else manifest.tokens
     return {name: to_camel(name) for name in needed}
 
 
 def keys_in_use(settings: ChannelSettings, manifest: Manifest) -> dict[str, str]:
-    """Return a dict for a channel with these settings: from the field name of each token that it needs to the key in ship.json."""
+    """Return the tokens that a channel with these settings needs, as a dict from field name to key in ship.json."""
     return token_keys(manifest, webhook=getattr(settings, "webhook", None) is not None)
 
 

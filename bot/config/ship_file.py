@@ -316,8 +316,8 @@ class Queue(StrictModel):
     """Handling of messages that arrive while the bot is answering in the same chat."""
 
     mode: Literal["steer", "followup", "collect", "interrupt"] = "steer"
-    """`steer`: if no part of the answer was shown and no tool with effects has run, the model is asked again with the
-    new message, at most twice a turn. Otherwise the message joins the running turn at its next step. `followup`: each
+    """`steer`: as long as no part of the answer was shown and no tool with effects has run, a new message makes Shipmate ask
+    the model again, at most twice a turn. Otherwise the message joins the running turn at its next step. `followup`: each
     message gets its own turn afterwards. `collect`: all messages get one turn together afterwards. `interrupt`: the
     running turn ends and a new turn starts.
     """

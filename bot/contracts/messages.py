@@ -135,8 +135,8 @@ class Origin(Frozen):
 
 
 class Quoted(Frozen):
-    """A message that accompanies an inbound message: an earlier message of the thread, the message replied to, or (`brought`) a
-    message that is forwarded, shared, or sent instead of text.
+    """A message that accompanies an inbound message. It is an earlier message of the thread, the message replied to, or (`brought`)
+    a message that is forwarded, shared, or sent instead of text.
 
     `user_id` is the person who posted the quoted message here; `origin` is the author, if somebody else wrote it.
     `part` is the excerpt that a reply selects. `kind` is the kind of content other than a person's text (a poll, a

@@ -50,8 +50,8 @@ OMISSION = "omission"
 
 @dataclass(frozen=True, slots=True)
 class Omission:
-    """The part of a result that the model does not see: its artifact, the numbers of its line breaks and characters,
-    and the start and end of the note that replaces the part in the text.
+    """The part of a result that the model does not see. `artifact` has the whole result. `lines` and `characters` count the
+    line breaks and characters of the part. `begin` and `end` are the offsets of the note that replaces the part.
     """
 
     artifact: str

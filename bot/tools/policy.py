@@ -111,8 +111,8 @@ class Policy:
         return Call(tool.name, {**call.input, **given.model_dump(mode="json")}, tool.effects)
 
     async def _decision(self, asked: Call, turn: ToolExecutionContext) -> Decision:
-        """Return the strictest decision on a call: by the loaded skills, by the rules, or because the call writes an
-        instruction file. Writing such a file needs an operator's approval or a rule marked `@trusted:`.
+        """Return the strictest of three decisions on a call: of the loaded skills, of the rules, and of the check for
+        instruction files. Writing such a file needs an operator's approval or a rule marked `@trusted:`.
         """
         decision, subjects = None, self._subjects(turn)
         if self.narrowing is not None:

@@ -105,9 +105,9 @@ class Guard:
         self._names = {*_SHARED, own.name, host} if is_loopback(settings.host) else None
 
     async def admit(self, request: web.Request) -> None:
-        """Recognise the browser that sent a request, and store it in the request as a `Visitor`. Raises `Refused` if the host name
-        is unknown (on a loopback address, this means DNS rebinding), if a page of another site caused the request, if a form of
-        another site could send such a body, or if the browser has no access to the path.
+        """Recognise the browser that sent a request, and store it in the request as a `Visitor`. Raises `Refused` in
+        four cases: the host name is unknown (on a loopback address, this means DNS rebinding), a page of another site caused the
+        request, a form of another site could send such a body, or the browser has no access to the path.
         """
         host, api = name_of(request), request.path.startswith("/api/")
         if not host or (self._names is not None and host not in self._names):

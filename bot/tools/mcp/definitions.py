@@ -1,5 +1,5 @@
 """Tools of MCP servers, in the form that the model can call. One invalid definition makes the model provider reject a
-whole request, so a tool that cannot be declared safely is omitted. One invalid part makes the SDK reject a whole list
+whole request, so tools with invalid definitions are omitted. One invalid part makes the SDK reject a whole list
 of tools or a whole result, so results are converted before the SDK reads them (`mended`).
 """
 

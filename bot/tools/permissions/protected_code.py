@@ -70,7 +70,7 @@ class ProtectedCode:
         return self.closed or any(_below(one, path) for one in self.sealed)
 
     def changeable(self, path: Path) -> bool:
-        """Return True if tools or commands can change the file at a path, or the file that a link there points to. This
+        """Return True if tools or commands can change the file at a path. If the path is a link, also check the link's target. This
         call blocks the thread.
         """
         if self.closed:
