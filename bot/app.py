@@ -303,20 +303,16 @@ async def run(root: Path, environment: Environment | None = None, *, defaults: b
             root, _print, stop, environment=environment, defaults=defaults, signals=draining
         ) as gateway:
             if not stop.is_set():
-                await _show(gateway)
+                for channel in gateway.channels.values():
+                    if link := await channel.invite():
+                        _print(f"open this link to be its operator in your browser; it works once: {link}")
+                if gateway.dashboard is not None:
+                    _print(f"costs, conversations and errors are shown at {gateway.dashboard.address}")
+                _print(ready_line(gateway))
                 await stop.wait()
                 working = gateway.runner.running
                 _print("stopping: running turns may take a few seconds to end" if working else "stopping")
     return 0
-
-
-async def _show(gateway: Gateway) -> None:
-    for channel in gateway.channels.values():
-        if link := await channel.invite():
-            _print(f"open this link to be its operator in your browser; it works once: {link}")
-    if gateway.dashboard is not None:
-        _print(f"costs, conversations and errors are shown at {gateway.dashboard.address}")
-    _print(ready_line(gateway))
 
 
 def ready_line(gateway: Gateway) -> str:

@@ -194,10 +194,6 @@ class ModelError(ShipmateError, sentence="model"):
     usage: dict[str, int] | None = None
     cost_usd: float | None = None
 
-    def add_bill(self, stop_reason: str | None, usage: dict[str, int], cost_usd: float | None) -> None:
-        """Store the usage and cost of an answer that was cut off. The provider bills what it had sent."""
-        self.stop_reason, self.usage, self.cost_usd = stop_reason, usage, cost_usd
-
 
 class ModelRefused(ModelError, sentence="model_refused", exit_code=78):
     """The provider refuses the API key, or the account may not pay."""

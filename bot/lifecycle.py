@@ -60,11 +60,7 @@ async def serving(gateway: Gateway, say: Say, stop: asyncio.Event) -> AsyncItera
 
     def ends(what: str, close: Callable[[], Awaitable[object]], seconds: float = CLOSE_SECONDS) -> None:
         """Register the function `close`, which is called when the context ends."""
-
-        async def end() -> None:
-            await _bounded(log, what, close(), seconds)
-
-        around.push_async_callback(end)
+        around.push_async_callback(lambda: _bounded(log, what, close(), seconds))
 
     try:
         gateway.memory.start()

@@ -194,12 +194,11 @@ def real_host(label: str, url: str) -> str | None:
     if "@" in parts.netloc or seen.strip() in {url.casefold(), url.casefold().rstrip("/")}:
         return host if "@" in parts.netloc else None
     named = [found for found in _HOST.finditer(seen) if not _EXTENSION.fullmatch(found["top"] or "")]
-    return None if all(_within(host, found[0].replace("\u3002", ".")) for found in named) else host
-
-
-def _within(host: str, named: str) -> bool:
-    named = named.removeprefix("www.")
-    return host in {named, f"www.{named}"} or host.endswith(f".{named}")
+    for found in named:
+        other = found[0].replace("\u3002", ".").removeprefix("www.")
+        if host not in {other, f"www.{other}"} and not host.endswith(f".{other}"):
+            return host
+    return None
 
 
 def visible(words: str) -> bool:

@@ -93,7 +93,7 @@ class Session(Protocol):
 
 
 class EventLog(ABC):
-    """Appends events in order, and never refuses one. Reads see all appended events, except `after`, `chats`, `open_chats`,
+    """Appends events in order, and never refuses one. Reads see all appended events, except `after`, `chats`,
     `newest`, `chat_of` and `facts`, which see only events on disk. Methods that use the disk raise `errors.StorageError`.
 
     Subclasses open the sessions and classify errors: errors in `refusals` mean that the database is temporarily unusable,
@@ -348,13 +348,10 @@ class EventLog(ABC):
         # An edit that only changes buttons belongs to no turn.
         return [one.turn for one in sent if one.turn is not None]
 
-    async def chats(self) -> list[ChatKey]:
-        return [ChatKey.parse(chat) for (chat,) in await self._rows("SELECT chat FROM chats")]
-
-    async def open_chats(self) -> list[ChatKey]:
-        """Return the chats that have unfinished work."""
-        rows = await self._rows("SELECT chat FROM chats WHERE open IS NOT NULL")
-        return [ChatKey.parse(chat) for (chat,) in rows]
+    async def chats(self, *, unfinished: bool = False) -> list[ChatKey]:
+        """Return all chats, or only the chats that have unfinished work."""
+        everything, some = "SELECT chat FROM chats", "SELECT chat FROM chats WHERE open IS NOT NULL"
+        return [ChatKey.parse(chat) for (chat,) in await self._rows(some if unfinished else everything)]
 
     async def position(self, chat: ChatKey) -> Position | None:
         for entry in reversed(self._unwritten()):

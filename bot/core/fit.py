@@ -273,11 +273,12 @@ class Fit:
 
     def _masks(self) -> dict[str, str]:
         keep, context, registry = self.limits.keep_recent_observations, self.context, self.agent.registry
-
-        def ages(name: str) -> bool:
-            return (tool := registry.get(name)) is not None and tool.ages
-
-        return masks(context.shown(), ages=ages, keep=keep, masked=context.masked)
+        return masks(
+            context.shown(),
+            ages=lambda name: (tool := registry.get(name)) is not None and tool.ages,
+            keep=keep,
+            masked=context.masked,
+        )
 
     def apply(self, change: Change, *, reason: str = "overflow") -> None:
         """Append an event that changes the model's context, and log its effect."""

@@ -128,7 +128,7 @@ class Loop:
         told, turn = self.chat.context.sources(), self.chat.turn
         added = turn is not None and any(one.request_id not in told for one in turn.left)
         if self.reply is not None:
-            self.reply.end_with(call.id if alone and not added else None)
+            self.reply.ending = call.id if alone and not added else None
         await self._run_tools(calls, cut)
         context, touched, self._touched = self.chat.context, self._touched, []
         if (running := context.running) is not None and not running.speaks and not self._said():
@@ -177,7 +177,7 @@ class Loop:
         name = str(running.entries[-1].seq)
         if self.reply is None or self.wrapped is None:
             return
-        self.reply.end_with(name)
+        self.reply.ending = name
         with contextlib.suppress(errors.DeliveryFailed):  # already logged by the outbox
             await self.wrapped.send(words, name)
 

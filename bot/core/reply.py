@@ -67,16 +67,13 @@ class ChatReply:
     files: OutgoingFiles
 
     def __post_init__(self) -> None:
-        self._ending: str | None = None
+        self.ending: str | None = None
+        """Id of the step whose message ends the turn; None if the turn goes on after its next message."""
 
     @property
     def _rows(self) -> dict[str, events.RowEnded | None]:
         turn = self.chat.turn
         return turn.rows if turn is not None and turn.id == self.turn else {}
-
-    def end_with(self, step_id: str | None) -> None:
-        """Declare that this step's message is the last message of the turn. None means that no step's message is the last."""
-        self._ending = step_id
 
     def said(self, step_id: str) -> bool:
         """Return True if a message of this step is queued or delivered. Return False if its delivery has failed."""
@@ -144,7 +141,7 @@ class ChatReply:
                     part,
                     part_of=first if at else None,
                     last=at == len(parts) - 1,
-                    ends=step == self._ending and stored is None,
+                    ends=step == self.ending and stored is None,
                     replaces=self.to.renews or None if not at and not self._rows else None,
                     file=stored,
                 )

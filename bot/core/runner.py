@@ -247,7 +247,7 @@ class Runner:
         """Load every chat that has unfinished work. Then run the effects that are due. All chats are loaded first, because a
         command may concern a question in another chat.
         """
-        keys = await self.event_log.open_chats()
+        keys = await self.event_log.chats(unfinished=True)
         for at in range(0, len(keys), READ_AT_ONCE):
             await asyncio.gather(*map(self.chats.get, keys[at : at + READ_AT_ONCE]))
         self._open = True
@@ -267,7 +267,7 @@ class Runner:
         if self.chats.facts[RESTORED].get(RESTORED) is None:
             return
         facts = list[Fact]()
-        for key in await self.event_log.open_chats():
+        for key in await self.event_log.chats(unfinished=True):
             facts += self._closing_facts(await self.chats.get(key))
         await self.chats.get(NO_CHAT)
         self.chats.append(*facts, Fact(NO_CHAT, events.FactSet(RESTORED, RESTORED, None)))

@@ -341,15 +341,15 @@ class Summaries:
         self._warn(chat, f"the {what} failed", error)
         if work.failures[what] >= FAILURES and not isinstance(error, errors.BudgetSpent):
             key = "operators.compaction" if what == "compaction" else "operators.chat_memory"
-            words = sentence(key, chat=chat.key, times=work.failures[what], cause=_cause(error))
+            words = sentence(
+                key, chat=chat.key, times=work.failures[what], cause=f"{type(error).__name__}: {error}"
+            )
             self.agent.alerts.tell(f"the {what} of chats", words)
 
     def _warn(self, chat: Chat, what: str, error: BaseException) -> None:
-        self.agent.log.write("memory", what, level="warn", chat_key=chat.key, cause=_cause(error))
-
-
-def _cause(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"
+        self.agent.log.write(
+            "memory", what, level="warn", chat_key=chat.key, cause=f"{type(error).__name__}: {error}"
+        )
 
 
 def _memory(chat: Chat) -> SessionMemory | None:

@@ -159,7 +159,8 @@ class AnthropicModel:
             if answer.started:
                 # The provider bills the tokens that it read and wrote before the failure, so the error has their cost.
                 cost = self._prices.cost_usd(answer.model or request.model, answer.usage)
-                failure.add_bill(answer.stop_reason, usage_object(answer.usage), cost)
+                failure.stop_reason, failure.cost_usd = answer.stop_reason, cost
+                failure.usage = usage_object(answer.usage)
             raise failure from None
         finally:
             if response is not None:

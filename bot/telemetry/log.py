@@ -269,16 +269,13 @@ class JsonlLog:
         """Return the file to which lines of a day are appended."""
         path = self._current
         if path is None or not path.name.startswith(day):
-            parts = [path for when, _, path in self._files() if when.isoformat() == day]
+            parts = [path for when, _, path in day_files(self._folder, self._disk) if when.isoformat() == day]
             path = parts[-1] if parts else self._folder / f"{day}.jsonl"
         if path.suffix == PACKED or self._disk.size(path) >= self._part_bytes:
             number = (_split_name(path.name) or (0, 1))[1] + 1
             path = self._folder / f"{day}.{number}.jsonl"
         self._current = path
         return path
-
-    def _files(self) -> list[tuple[date, int, Path]]:
-        return day_files(self._folder, self._disk)
 
     def flush(self, seconds: float = 5.0) -> bool:
         """Wait until all lines written so far are on disk or lost. Return False after a timeout."""
@@ -301,10 +298,10 @@ class JsonlLog:
         the size limit is met. Return the number of deleted files. Blocking; raises nothing.
         """
         now = datetime.fromtimestamp(self._clock.now(), UTC)
-        for day, _, path in self._files():
+        for day, _, path in day_files(self._folder, self._disk):
             if now.date() - day <= self._keep and day < (now - SETTLE_TIME).date() and path.suffix != PACKED:
                 self._try(self._pack, path)
-        files = [(day, path, self._disk.size(path)) for day, _, path in self._files()]
+        files = [(day, path, self._disk.size(path)) for day, _, path in day_files(self._folder, self._disk)]
         left, gone = sum(size for _, _, size in files), 0
         for day, path, size in files:
             if now.date() - day > self._keep or (left > self._max_bytes and path != self._current):

@@ -76,7 +76,7 @@ class EventLogContract(ABC):
             ]
             assert [one.seq for one in await log.read(ONE, 2)] == [2]
             assert await log.read(ChatKey("telegram", "2")) == []
-            assert await log.open_chats() == [ONE]
+            assert await log.chats(unfinished=True) == [ONE]
             assert await log.newest() == f"{ONE}-2"
             assert (await log.position(ONE), await log.position(OTHER)) == (Position(0, 1), Position(1, None))
             assert await log.position(ChatKey("telegram", "2")) is None

@@ -137,13 +137,6 @@ def sentences(words: str) -> Iterator[tuple[str, str]]:
             yield sentence[:SENTENCE], sentence
 
 
-def _clause(sentence: str, start: int, end: int) -> str:
-    borders = [0, *(mark.end() for mark in _CLAUSES.finditer(sentence)), len(sentence)]
-    first = max(border for border in borders if border <= start)
-    last = min((border for border in borders if border >= end), default=len(sentence))
-    return sentence[first:last]
-
-
 def _named(code: regex.Match[str]) -> str:
     """Return the content of inline code if it is a file name or path; otherwise return `COMMAND`."""
     return str(code[2]) if _FILE.fullmatch(code[2].strip()) else COMMAND
@@ -239,8 +232,10 @@ def _claimed(sentence: str, shown: str, language: Language, person: str) -> Iter
         match = pattern.search(sentence)
         if match is None or language.before.search(sentence[: match.end()]):
             continue
-        around = _clause(sentence, match.start(), match.end())
-        if not language.around.search(around) and not _is_no_answer_to(person, kind, own=own):
+        borders = [0, *(mark.end() for mark in _CLAUSES.finditer(sentence)), len(sentence)]
+        begin = max(border for border in borders if border <= match.start())
+        end = min((border for border in borders if border >= match.end()), default=len(sentence))
+        if not language.around.search(sentence[begin:end]) and not _is_no_answer_to(person, kind, own=own):
             earlier = bool(language.earlier.search(sentence)) or reviewing
             yield Claim(kind, shown, language, own, earlier)
 

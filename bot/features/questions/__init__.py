@@ -463,15 +463,11 @@ class ToolQuestions(QuestionService):
             if asked.verdict is None:
                 self._run.log.write("question", "a question did not arrive", level="warn")
                 self._append(chat, turn.id, events.Decided(name, Verdict("nobody")))
-            return _answer(chat, asked.verdict)
-
-
-def _answer(chat: Chat, verdict: Verdict | None) -> str | None:
-    if verdict is None or verdict.ended != "steered":
-        return None
-    members = chat.turn.members if chat.turn is not None else []
-    said = next((one for one in [*chat.waiting, *members] if one.request_id == verdict.request_id), None)
-    return None if said is None or said.command is not None else said.text
+            if asked.verdict is None or asked.verdict.ended != "steered":
+                return None
+            messages = [*chat.waiting, *(chat.turn.members if chat.turn is not None else ())]
+            said = next((one for one in messages if one.request_id == asked.verdict.request_id), None)
+            return None if said is None or said.command is not None else said.text
 
 
 def _build(runtime: Runtime) -> Hooks:

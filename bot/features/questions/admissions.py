@@ -210,18 +210,16 @@ class Admissions(QuestionService):
             rules: list[object] = [self._run.access.rules(channel) for channel in self._manifests]
             if rules != self._rules:
                 self._rules = rules
-                await self._compare()
+                open_ones = {one.id for _, one in self._open("person")}
+                for name, value in list(self._run.chats.facts[ASKED].items()):
+                    inbound = Inbound.model_validate(value["inbound"])
+                    standing = self._run.access.standing(inbound.person, inbound.chat_key.chat_id, "direct")
+                    if standing.allowed or (standing.reason != "stranger" and name in open_ones):
+                        denied = Verdict("denied", scope="always")
+                        verdict = Verdict("approved") if standing.allowed else denied
+                        chat = await self._run.chats.get(inbound.chat_key)
+                        self._run.chats.append(*self._decided(chat, name, verdict))
             self._stop_blocked()
-
-    async def _compare(self) -> None:
-        open_ones = {one.id for _, one in self._open("person")}
-        for name, value in list(self._run.chats.facts[ASKED].items()):
-            inbound = Inbound.model_validate(value["inbound"])
-            standing = self._run.access.standing(inbound.person, inbound.chat_key.chat_id, "direct")
-            if standing.allowed or (standing.reason != "stranger" and name in open_ones):
-                verdict = Verdict("approved") if standing.allowed else Verdict("denied", scope="always")
-                chat = await self._run.chats.get(inbound.chat_key)
-                self._run.chats.append(*self._decided(chat, name, verdict))
 
     def _stop_blocked(self) -> None:
         running = [(chat, chat.turn) for chat in self._run.chats if chat.turn is not None]

@@ -349,15 +349,11 @@ class RecordedModel(ModelWrapper):
         asked = RecordedRequest(
             name, str(chat), running.request_id, running.task, request.purpose, request.model, digest, None
         )
-        file.record(asked, self._kept(request, sent))
-
-    def _kept(self, request: ModelRequest, sent: bytes) -> bytes:
-        """Return the request body with secrets redacted in the prompt and the tools. Messages are redacted already."""
-        system = blocks.redacted(request.system, self._prompt)
-        tools = self._tools(request.tools)
-        if system == list(request.system) and tools == list(request.tools):
-            return sent
-        return messages_api.wire(replace(request, system=system, tools=tools))
+        # The messages are redacted already, but not the prompt and the tools.
+        system, tools = blocks.redacted(request.system, self._prompt), self._tools(request.tools)
+        if system != list(request.system) or tools != list(request.tools):
+            sent = messages_api.wire(replace(request, system=system, tools=tools))
+        file.record(asked, sent)
 
     def _answered(self, name: str, reply: ModelReply, file: RecordedRequests) -> None:
         """Record the answer without thinking blocks. The next request of the turn repeats the thinking blocks that it needs."""
