@@ -253,14 +253,15 @@ class FileGuard:
         if self._known is None:
             return True
         clean, named = True, self.find_instruction_files().named.items()
-        known = [Path(end) for path, end in named if self._is_known(path, end)]
+        ends = (Path(end) for path, end in named if self._is_known(path, end))
+        known = {above for end in ends for above in (end, *end.parents)}
         for path, end in named:
             real = Path(end)
             if self._is_known(path, end) or (real.is_relative_to(self._root) and hidden(self._root, real)):
                 continue
             # If a link gives a known file another name, the link is renamed, and the file keeps its place.
-            stays = lambda one: not one.is_symlink() and any(end.is_relative_to(one) for end in known)  # noqa: E731
-            if (place := next(itertools.filterfalse(stays, self._places(path)), None)) is None:
+            places = (one for one in self._places(path) if one not in known or one.is_symlink())
+            if (place := next(places, None)) is None:
                 continue
             aside = place.with_name(f"refused-{place.name[:50]}-{secrets.token_hex(3)}")
             # A file name may contain bytes that are no valid text.
