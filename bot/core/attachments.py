@@ -32,7 +32,7 @@ STEP = "attachment"  # Value of `tool` in the metadata of artifacts that hold at
 HEAD = 2_000  # Max characters that the model is shown from the beginning of a file's text
 SILENCE = "nothing is said in it"
 SECRETIVE = "it holds one of my own secrets"
-TOGETHER = 10_000_000  # Max total bytes of the pictures and PDFs of one message that the model sees
+TOGETHER = 10_000_000  # Max total bytes of pictures and PDFs that the model sees of one message
 _AT_ONCE = 262_144
 _OVERLAP = 4_096
 """Bytes that two consecutive chunks of a file share, so that a secret that crosses the border is found."""

@@ -187,7 +187,7 @@ class Turn:
 
     @property
     def left(self) -> list[Inbound]:
-        """Return the members that their authors have not deleted."""
+        """Return the messages of the turn that their authors have not deleted."""
         return [one for one in self.members if one.request_id not in self.withdrawn]
 
 

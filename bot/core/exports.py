@@ -356,7 +356,7 @@ class ArchiveExport(Export):
         self._log = log
         self._fold = LineFold(log)
         self._due: dict[ChatKey, dict[int, tuple[int, bytes]]] = {}
-        """Lines to write, keyed by chat and event number. Each has the number of the oldest event from which it was built."""
+        """Lines to write, keyed by chat and event number. Each line has the number of the oldest event from which it was built."""
         self._positions: dict[ChatKey, int] = {}  # Number of the newest exported event of each chat
 
     @property

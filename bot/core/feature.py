@@ -123,7 +123,7 @@ class Hooks:
     asks: Ask | None = None  # Asks a person the questions of tools. Without this hook, nobody is asked.
     serves: Sequence[
         Callable[[], Coroutine[Any, Any, None]]
-    ] = ()  # coroutines that run as long as the gateway runs
+    ] = ()  # functions whose coroutines run as long as the gateway runs
     questions: Callable[[ChatKey, UserRef], list[ShownQuestion]] | None = None
     """Returns a chat's open questions that this person may see."""
     waiting: Callable[[Viewer], Awaitable[Sequence[OpenLoop]]] | None = None
@@ -196,7 +196,7 @@ class Door:
             self._hooks.append(hooks)
 
     def all(self, name: str) -> list[Any]:
-        """Return the features' hooks of this name. If a hook is a sequence, return its items instead."""
+        """Return the features' hooks of this name. If a hook is a sequence, return its items instead of the hook."""
         found = [hook for hooks in self._hooks if (hook := getattr(hooks, name)) is not None]
         return [one for hook in found for one in (hook if isinstance(hook, Sequence) else (hook,))]
 

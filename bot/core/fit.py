@@ -321,7 +321,7 @@ class Fit:
             case "mask_results":
                 results = self._masks()
                 return events.Masked(results, "overflow") if results else None
-            case "drop_injected":  # first the older half, then all
+            case "drop_injected":  # drops first the older half of the loaded messages, then all
                 count = len(context.older())
                 return events.Injected(kept=0 if tried else count // 2) if count else None
             case "halve_history":  # whole turns, or the head message if no turn is left

@@ -251,7 +251,7 @@ class Loop:
     # ------------------------------------------------------------ calling the model
 
     def ask_anew(self, call: str) -> None:
-        """Cancel this model call, because the person added a message or an edit. The loop then calls again."""
+        """Cancel this model call, because the person added a message or an edit. The loop then calls the model again."""
         running = self.chat.context.running
         going_on = running is not None and running.last is not None and running.speaks
         if not going_on and self._call and self.chat.turn is not None and self.chat.turn.call == call:

@@ -154,8 +154,8 @@ class RateLimiter:
 SEND_SECONDS = 120.0  # Timeout in seconds of a send. After a time-out, the message may still have been sent.
 FILE_SECONDS = 240.0  # Timeout in seconds of sending a file
 FILE_PATIENCE = 40.0
-"""Max seconds for which sending a file is retried while the platform is connected. Then the chat gets a notice instead, so
-that the file does not delay later messages any longer.
+"""Max seconds for which sending a file is retried while the platform is connected. After that, the chat gets a notice
+instead, so that the file does not delay later messages any longer.
 """
 AGAIN_SECONDS = 5.0  # Interval in seconds between retries of an edit whose outcome is unknown
 REPEAT_SECONDS = (0.0, 8.0, 64.0, 600.0, 3_600.0)
@@ -269,7 +269,7 @@ class Outbox:
             self._note(row, "a send got no answer", "uncertain", level="warn", cause=str(error))
             if row.replaces is None:
                 self._append(row, events.Uncertain(row.id))
-            else:  # a repeated edit is harmless
+            else:  # repeat the edit later, which is harmless
                 self._append(row, events.Deferred(row.id, self.services.clock.now() + AGAIN_SECONDS))
         except errors.DeliveryFailed as error:
             if row.file is not None and type(error) in {errors.DeliveryFailed, errors.FileRefused}:

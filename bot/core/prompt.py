@@ -353,8 +353,8 @@ class Prompts:
         size: Callable[[str], float],
         system_role: bool = False,
     ) -> Frozen:
-        """Read the files again and build the prompt. `budget` is the max `size` of the static part. A section that cannot be
-        read is left out. Raises `errors.TurnFailed`.
+        """Read the files again and build the prompt. `budget` limits the static part, which `size` measures. A section that
+        cannot be read is left out. Raises `errors.TurnFailed`.
         """
         told = self.instructions.of_chat(channel, chat_key, model)
         found = await self._part("instructions", told, Instructions())

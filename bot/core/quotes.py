@@ -122,8 +122,8 @@ def _without_brackets(name: str | None) -> str:
 
 
 def called(name: str | None, person: str | None) -> str | None:
-    """Return a person's name for the model; the person's id if there is no name. The id also replaces a name that looks
-    like `you`, in any case or width or with added symbols, because in quotes `you` is the bot.
+    """Return a person's name for the model; the person's id if there is no name. The id also replaces a name that looks like
+    `you`, because in quotes `you` is the bot. Case, width and added symbols are ignored.
     """
     folded = unicodedata.normalize("NFKC", name or "").casefold()
     letters = "".join(char for char in folded if unicodedata.category(char)[0] in "LN")

@@ -181,7 +181,7 @@ def _said(message: Message) -> list[str]:
 @dataclass(slots=True)
 class Session:
     """A conversation. `view` is its state in the model's context: turns, head message and results replaced by placeholders.
-    `points` are its ended turns, each with the view after it. `last` is the end of the newest turn in epoch seconds.
+    `points` are its ended turns, each with the view after that turn. `last` is the end of the newest turn in epoch seconds.
     """
 
     id: str

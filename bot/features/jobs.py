@@ -114,7 +114,7 @@ class ScheduledJob(Frozen):
         return self.model_copy(update=update)
 
     def line(self, *, exact: bool = False) -> str:
-        """Return the job as a line of a list. If `exact` is True, use the form for the model."""
+        """Return the job as a line of a list for people; if `exact` is True, for the model."""
         if self.paused or self.next is None:
             state = say(f"jobs.state_{_STATES[self.paused] or 'running'}")
         else:
@@ -427,8 +427,8 @@ class Jobs:
         ]
 
     def _named(self, inbound: Inbound, name: str, *, anywhere: bool = False) -> ScheduledJob | str:
-        """Return the job of this name, or the sentence that says why the person may not change it. `anywhere` includes the
-        person's jobs in other chats.
+        """Return the job of this name, or the sentence that says why the person may not change it. If `anywhere` is True, also
+        search the person's jobs in other chats.
         """
         job = self._get(name.strip().upper())
         may = job is not None and (

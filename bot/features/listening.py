@@ -148,7 +148,7 @@ class ListeningService:
         if inbound.kind != "message" or inbound.command is not None:
             if not inbound.overheard:
                 return True
-            # The changed message decides, not the current `/listen` setting, which may be newer than the message.
+            # An edit or deletion counts if the changed message did. The `/listen` setting may have changed since then.
             if inbound.addressed == "thread" and await self._takes_part(inbound.chat_key):
                 return True
             chat = await self._run.chats.get(inbound.chat_key)

@@ -56,7 +56,7 @@ class Learned:
         return self._known.get(f"{self._provider} {model}", {}).get(name)
 
     def set(self, model: str, name: str, value: float | None) -> None:
-        """Store a number; None deletes it."""
+        """Store a learned number. The value None deletes the stored number."""
         if self.get(model, name) != value:
             self._changed = True
             figures = self._known.setdefault(f"{self._provider} {model}", {})
@@ -386,7 +386,7 @@ class ModelDeps:
             self.windows.fitted(request.model, prompt)
 
     def declared(self, forms: Sequence[tuple[Json, ...]]) -> tuple[Json, ...]:
-        """Return the first version of the tool definitions that fits into half of the window, otherwise the last."""
+        """Return the first version of the tool definitions that fits into half of the window; the last version if none fits."""
         window = self.windows.window(self.name)
         if window is None:
             return forms[0]

@@ -132,7 +132,7 @@ class AttachedFiles(ModelWrapper):
 
 # ------------------------------------------------------------ log lines
 
-MESSAGE_PREVIEW = 4_000  # Max characters that a log line contains of one message
+MESSAGE_PREVIEW = 4_000  # Max characters of one message in a log line
 TOTAL_PREVIEW = 12_000
 """Max total characters of the messages in one log line. The newest messages have priority."""
 

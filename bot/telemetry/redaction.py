@@ -15,8 +15,8 @@ MARK = "[redacted]"
 MIN_SECRET = 8
 """Min characters of a secret. Redacting a shorter secret would hide ordinary words."""
 LONG = 16_000
-"""Max characters of a text that the calling thread searches. Longer texts are searched on another thread, because 100,000
-unusual characters take a tenth of a second.
+"""Max characters of a text that the calling thread searches. Longer texts are searched on another thread, because searching
+100,000 unusual characters takes a tenth of a second.
 """
 
 _PERCENT = re.compile(r"%[0-9A-F]{2}")

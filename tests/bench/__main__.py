@@ -414,7 +414,7 @@ def main() -> int:
     if load > 1:
         say("something else is running here: compare ratios, not times")
     say()
-    logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)  # a client that stops cuts its connections
+    logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)  # hide the errors of clients that stop
     gc.freeze()
     gc.disable()  # garbage collection would distort the times of the servers in this process
     began = time.monotonic()

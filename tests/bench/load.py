@@ -1,5 +1,5 @@
-"""Runs many chats for a long time. Every message must be answered exactly once; memory and overhead are
-measured beside the plain script.
+"""Runs many chats for a long time. Every message must be answered exactly once; memory and overhead are compared with the
+plain script.
 """
 
 from __future__ import annotations

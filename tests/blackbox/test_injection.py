@@ -479,8 +479,8 @@ def _told(bodies: Sequence[Json]) -> set[str]:
 
 
 def _may_know(name: str, place: str) -> bool:
-    """Return True if a text may appear in a place. Words of other people are stored, and the model of their chat
-    received them.
+    """Return True if a text may appear in a place. Texts by other people may be stored, and may be in requests to the model
+    of their chat.
     """
     return name == "what somebody else said" and place not in {"the chats", "the web"}
 

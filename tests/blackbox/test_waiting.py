@@ -1,4 +1,4 @@
-"""The board of open items in the real process: promises without a job, jobs and questions, and the people who see each."""
+"""The board of open items in the real process: promises, jobs and questions, and who sees each of them."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ async def test_a_press_shows_no_message_and_the_card_becomes_its_outcome(desk: D
     await browser.reload()
     await heard(browser, anew[-1])
     assert await browser.run(SHOWN) == anew
-    # For a question that no longer exists, the page says so in its place. Typing still works.
+    # If a question no longer exists, the page says so in place of the question. Typing still works.
     model.answer(tool_use("skills_list", {}))
     model.answer("Not this time.")
     await asked(browser, "once more")

@@ -64,7 +64,7 @@ class SlackRig:
         return [self.server.bot_token, self.server.app_token]
 
     async def again(self) -> None:
-        # The pong arrives after every ack that was already sent.
+        # The pong arrives after all earlier acks, so once it is here, no ack is on its way.
         await self.server.until(lambda: self.server.sockets > 0)
         pongs, opened = self.server.pongs, len(self.server.called(OPENS))
         await self.server.ping()

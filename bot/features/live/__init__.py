@@ -299,7 +299,7 @@ class TurnDisplay:
             await clock.sleep(every if changed else min(every, CHECK_SECONDS * (2 if shown else 1)))
 
     async def _show_draft(self, parts: Sequence[LiveText]) -> bool:
-        """Show the last part of the answer as a draft. Return True if the draft was sent now."""
+        """Show the last part of the answer as a draft. Return True if this call sent the draft."""
         words, now = parts[-1].words, self._run.clock.monotonic()
         if words == self._drafted and now - self._drafted_at < DRAFT_SECONDS:
             return False

@@ -31,7 +31,10 @@ SESSION_GAP = 3_600_000  # milliseconds without a message after which a new sess
 ROLES = ("user", "assistant")
 NAMED_BY = 20  # max lines at each end of a chat that are read to find its first words and its speakers' names
 MOST_TOKENS = 12  # max tokens of a search for conversations; more are ignored
-_BEFORE, _EXCERPT = 40, 160  # max characters of an excerpt before its first matching word, and in all
+_BEFORE, _EXCERPT = (
+    40,
+    160,
+)  # max characters of an excerpt before its first matching word, and of the whole excerpt
 CHAT_BITS, SESSION_BITS, PLACE_BITS = 20, 24, 8
 """Bits in a line's number for the chat, for the session, and for the place in the session."""
 ROW_BITS = 4  # bits in a row id for the line's length class

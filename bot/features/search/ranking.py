@@ -25,11 +25,13 @@ CANDIDATES = 200  # max lines that one phrasing finds in a chat
 ALIKE = 16
 """Max lines of equal score that are ranked before lower scores, because lines of equal score often repeat one text."""
 CENTRES = 100  # number of best lines whose neighbours are scored too
-LONGEST = 4_000  # max characters of a line and of a query whose form is examined
+LONGEST = 4_000  # max characters of a line, or of a query, that are examined for its form
 _AT_ONCE = 40  # max hits whose text is read at a time
 _MOST_COMMON = 3  # max frequent words that are searched if the query also has rare words
 _SHARED, _SHARED_BY = 200, 200
-"""Max lines that contain a feedback term: `_SHARED`, or 1/`_SHARED_BY` of the chat if that is more."""
+"""Max lines that contain a feedback term (a word that the best lines share): `_SHARED`, or 1/`_SHARED_BY` of the chat if that is
+more.
+"""
 _OFFERED = 20  # max words of the best lines that are considered as feedback terms
 _LONG = 160  # min characters of a long line
 _NUMBER = re.compile(r"\d|[一二两三四五六七八九十百千]")
@@ -47,7 +49,7 @@ class Weights:
     session: float = 0.4  # share of its session's score that is added to a line's score
     session_k: float = 1.5  # number of matching lines with which a session gets half of the max score
     moment: float = 0.9  # bonus of a line in a requested period, as a share of the best score
-    named: float = 0.5  # bonus of a line by a named speaker, as a share of the best score
+    named: float = 0.5  # bonus of a line whose speaker the query names, as a share of the best score
     mentioned: float = 0.5
     """Weight of a speaker's name that is searched as a word. The weight is low, because people rarely write their own names."""
     feedback_lines: int = 2  # number of best lines that feedback terms are taken from

@@ -1,4 +1,4 @@
-"""Cache breakpoints, at most four, end where the next request repeats this request."""
+"""A request has at most four cache breakpoints. The next request repeats everything before them."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from tests.contracts.event_log import ONE, OTHER, received
 from tests.memory_log import MemoryLog
 
 KEEP = 4
-"""Lines of an archive file. Beyond this number, the older half moves to a further file."""
+"""Max lines of an archive file. If there are more, the older half moves to another file."""
 
 
 class Chats:

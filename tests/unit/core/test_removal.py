@@ -1,4 +1,4 @@
-"""After a removal, the chat in memory equals a new fold of the log."""
+"""After a removal, the chat in memory equals a chat that is rebuilt from the log."""
 
 from __future__ import annotations
 

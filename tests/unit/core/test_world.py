@@ -96,7 +96,7 @@ RULES: dict[str, tuple[str, str]] = {
     "nothing is due in the chat of a task": ("if self.task is not None:", "if False:"),
     "a tool that has begun is not run again": ("turn.tools[data.call] = data.boot", "pass"),
 }
-"""Rules of the fold by name: the rule's code, and the code that replaces it to test that the rule is needed."""
+"""Rules of the fold, keyed by name: the rule's code, and code that replaces it to test that the rule is needed."""
 
 
 def test_each_message_is_answered_once_in_order_over_any_kills() -> None:
