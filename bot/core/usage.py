@@ -46,7 +46,7 @@ _ANSWER = "SELECT data FROM events WHERE chat = ? AND seq > ? AND seq < ? AND ki
 @dataclass(frozen=True, slots=True)
 class TurnWait:
     """A person's wait for an answer. It took `ms` milliseconds and ended at the time `at` (epoch seconds). `words` is the
-    person's message.
+    person's message, `model_ms` the part of `ms` that was spent on the model.
     """
 
     request: str
@@ -55,6 +55,7 @@ class TurnWait:
     person: str
     words: str
     ms: int
+    model_ms: int
 
 
 class UsageSums:
@@ -149,7 +150,8 @@ class UsageSums:
         for request, chat, at, waited, received in rows:
             wait, said = json.loads(waited), _inbound(received)
             person = f"{said['channel']}:{said['user_id']}" if said else ""
-            found.append(TurnWait(request, chat, at, person, str(said.get("text") or ""), wait["ms"]))
+            words, of_model = str(said.get("text") or ""), (wait.get("parts") or {}).get("model", 0)
+            found.append(TurnWait(request, chat, at, person, words, wait["ms"], of_model))
         return found, total
 
     def words_of(self, request: str) -> tuple[str, str]:

@@ -539,9 +539,9 @@ async def test_slow_turns_are_listed_by_the_longest_wait_of_a_period(tmp_path: P
     usage_rows.write(tmp_path, rows)
     console = pages.console(tmp_path)
     week, ever = [words(await show(console, f"/slow?days={days}")) for days in ("7", "all")]
-    assert re.search(r"queued telegram:1 .{,9} ago 90.0 s .*<script>.* 4,000 ms quick", week)
+    assert re.search(r"queued telegram:1 .{,9} ago 90.0 s 10% .*<script>.* 4,000 ms 25% quick", week)
     assert "long ago" not in week
-    assert re.search("long ago .* 500.0 s queued", ever)
+    assert re.search("long ago .* 500.0 s 0% queued", ever)
 
 
 @pytest.mark.parametrize(("span", "periods"), [("day", 24), ("month", 30)])
