@@ -321,7 +321,7 @@ class Access:
             # A platform may give a chat a new id. The rules may name an old id, so check all ids.
             ids |= self.same_chat(channel, chat_id)
         listed = self._listed(channel)
-        # The first rule that matches decides.
+        # The first rule that matches the person decides.
         checks = (
             (ids & manifest.never_admit, Verdict(False, "never")),
             (ids & self.lists.blocked(channel), Verdict(False, "blocked")),

@@ -106,7 +106,7 @@ class Exporter:
         await self._passed.wait()
 
     def rewrite(self) -> None:
-        """Start again at the export's own cursor, because the export lost data."""
+        """Write the export again from its own cursor on, because it lost data."""
         self._at = None
         self._more.set()
 

@@ -40,7 +40,9 @@ count differs from the estimate by less than the second number as a factor.
 COLD_AFTER = 300.0  # Seconds from a request's start until the provider's cache has certainly expired
 COLD_HIDES = 2_000  # Min tokens that masking must save if the provider's cache has expired
 WARM, WARM_HIDES = 3, 0.5
-"""While the provider's cache is valid: factor on the threshold for masking, and min share of tokens that masking must save."""
+"""While the provider's cache is valid: factor by which the threshold for masking is multiplied, and min share of tokens that
+masking must save.
+"""
 LEAST_KEPT, KEPT_TOKENS = 3, 2_000
 """Min number of newest tool results that stay unmasked. More results stay while together they have at most `KEPT_TOKENS`."""
 KEPT_FILES, KEPT_BYTES = 4, 8_000_000

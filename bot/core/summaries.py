@@ -578,7 +578,9 @@ async def _working_state(
 
 
 def _newest_fitting(found: Mapping[str, T], most: float, size: Callable[[T], float]) -> dict[str, T]:
-    """Return the newest entries that have at most `most` tokens together. The oldest comes first. Skip entries that no longer fit."""
+    """Return the newest entries that have at most `most` tokens together. The oldest of them comes first. Skip entries that
+    do not fit any more.
+    """
     chosen: dict[str, T] = {}
     for name, value in reversed(list(found.items())):
         if (cost := size(value)) <= most:

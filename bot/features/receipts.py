@@ -41,7 +41,7 @@ class Account:
 
     @property
     def asked(self) -> tuple[float, Inbound] | None:
-        """Return the message that the turn answers as it reads now, and the time at which it arrived."""
+        """Return the current version of the message that the turn answers, and the time at which the message arrived."""
         received = [(one.at, one.data.inbound) for one in self.found if isinstance(one.data, events.Received)]
         asked = next((one for one in received if one[1].request_id == self.turn), None)
         if asked is None:

@@ -157,7 +157,7 @@ class AnthropicModel:
             if response is not None:
                 failure.request_id = failure.request_id or _request_id(response.headers)
             if answer.started:
-                # The provider bills the tokens that it read and wrote before the failure, so the error has their cost.
+                # The provider bills the tokens that it read and wrote before the failure, so add their cost to the error.
                 cost = self._prices.cost_usd(answer.model or request.model, answer.usage)
                 failure.stop_reason, failure.cost_usd = answer.stop_reason, cost
                 failure.usage = usage_object(answer.usage)

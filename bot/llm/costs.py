@@ -93,8 +93,8 @@ class PriceTable:
         return max(one.of(usage) for one in known if one is not None) if cost is None else cost
 
     def hour_pays(self, model: str) -> bool:
-        """Return True if it is cheaper to cache the common prefix of all chats for an hour than for five minutes. This is
-        assumed if a cache read costs at most a tenth of the input price.
+        """Return True if it is cheaper to cache the common prefix of all chats for an hour than for five minutes. Assume that
+        it is cheaper if a cache read costs at most a tenth of the input price.
         """
         price = self._price(model, 1)
         return price is not None and 0 < 10 * price.read <= price.input

@@ -38,8 +38,6 @@ def parted(higher: Sequence[float], lower: Sequence[float]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Result of one question."""
-
     kind: str
     evidence: frozenset[str]
     ranked: tuple[str, ...]

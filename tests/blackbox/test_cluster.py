@@ -444,7 +444,7 @@ async def test_nothing_is_lost_where_the_database_crashes(two: Two) -> None:
     await two.answered(0.5)
     server = postgres.shared()
     await asyncio.to_thread(server.crash)
-    server.start()  # not on a thread of this test, which would end the server when it ends
+    server.start()  # a server that a thread of this test starts would end with the thread
     await two.answered(1.0)
     two.check()
 
@@ -523,7 +523,6 @@ async def test_an_upgrade_goes_through_while_people_talk(two: Two) -> None:
 
 
 def told(process: Process) -> str:
-    """Return the log lines of a process."""
     return "".join(one.read_text(encoding="utf-8") for one in (process.root / ".ship/logs").glob("*.jsonl"))
 
 

@@ -67,7 +67,7 @@ async def test_every_page_comes_soon_beside_a_long_log_and_many_chats_and_has_no
     login = {"Authorization": aiohttp.encode_basic_auth("operator", TOKEN)}
     for path in [*PATHS, f"/turns/{request}"]:
         took, page = list[float](), ""
-        while min(took, default=seconds) >= seconds:  # other programs run on the machine
+        while min(took, default=seconds) >= seconds:  # try again, because other programs run on the machine
             assert len(took) < 5, (path, took)
             began = time.perf_counter()
             async with world.session.get(address + path, headers=login) as answer:

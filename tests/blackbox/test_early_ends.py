@@ -61,7 +61,7 @@ CASES: dict[str, tuple[Sequence[Answer], Sequence[str]]] = {
     "refused": ((refusal(),), [f"I can\n\n{say('turn.declined')}"]),
     "thinking alone": ((reply(thinking(), stop_reason="max_tokens"), reply("Thought.")), ["Thought."]),
 }
-"""The model's answers by the text of the question, each with the text that the person gets."""
+"""For each question: the model's answers, and the texts that the person gets."""
 
 
 async def test_each_answer_comes_to_an_end_and_no_line_of_ours_is_kept(world: World) -> None:

@@ -270,7 +270,6 @@ async def test_without_the_right_to_read_files_people_hear_it_each_time_and_oper
 
 
 def pictures(body: Any) -> list[bytes]:
-    """Return the pictures in the model's requests."""
     found = (
         block for message in body["messages"] for block in message["content"] if block["type"] == "image"
     )

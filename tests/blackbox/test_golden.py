@@ -171,7 +171,6 @@ class Platform(abc.ABC):
         return []
 
     def said(self, room: str) -> list[str]:
-        """Return the texts of the bot in a room."""
         return [line.text for line in self.seen(room) if line.who == "Shipmate"]
 
     def open(self, room: str) -> bool:

@@ -28,7 +28,6 @@ BUSY = "The model is busy, I keep trying."
 
 
 def last(body: Any) -> str:
-    """Return the newest text of a request."""
     return str(body["messages"][-1]["content"][-1].get("text", ""))
 
 

@@ -26,7 +26,6 @@ def words(body: Any) -> str:
 
 
 def of_turns(world: World) -> list[Any]:
-    """Return the requests of turns."""
     return [body for body in world.model.bodies if not {"<memory_task>", "<summary_task>"} & tasks(body)]
 
 

@@ -239,7 +239,7 @@ async def test_what_was_allowed_for_longer_is_listed_and_taken_back(world: World
 
 
 async def test_a_name_is_no_word_of_who_mentions_it(world: World) -> None:
-    """Names of people, groups and channels are separate and short. An answer with a name notifies nobody, and a search finds
+    """The model gets names apart from the text, cut to a few words. A name in an answer notifies nobody, and a search finds
     lines by names.
     """
     slack, eve = world.slack, "U0EVE"

@@ -107,7 +107,9 @@ class Net:
         """
         began = self.clock.monotonic()
         try:
-            await eventually(lambda: not self.silent())  # each server has an event of its own for changes
+            await eventually(
+                lambda: not self.silent()
+            )  # poll, because no event reports the changes of all servers
         except TimeoutError:
             raise TimeoutError(f"without an answer: {self.silent()[:20]}") from None
         return self.clock.monotonic() - began

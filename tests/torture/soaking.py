@@ -270,7 +270,7 @@ class Soak:
         assert self.gateway.runner.running == 0
 
     async def _rested(self) -> None:
-        """Wait until started work has ended, which takes longer on a busy machine. Work that never ends stays."""
+        """Wait until started work has ended, which takes longer on a busy machine. Stop waiting after `RESTS` seconds."""
         most = self.samples[0].tasks + TASKS if self.samples else TASKS
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(RESTS):

@@ -297,7 +297,6 @@ async def not_ready(world: World, address: str) -> bool:
 
 
 def _fill(path: Path) -> None:
-    """Fill the disk to the last byte."""
     with path.open("wb", buffering=0) as file:
         for size in (4096, 1):
             with contextlib.suppress(OSError):

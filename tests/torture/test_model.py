@@ -163,7 +163,6 @@ def _fair(world: World, channel: str, words: str, shown: list[str]) -> None:
 
 
 def _ends(world: World) -> list[str]:
-    """Return the end of every turn."""
     return [line["details"]["status"] for line in world.log() if line["kind"] == "turn_end"]
 
 
