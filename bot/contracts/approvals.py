@@ -10,7 +10,7 @@ from bot.contracts.identity import ChatKey, UserRef
 
 Ended = Literal["approved", "denied", "steered", "stopped", "expired", "nobody", "unattended"]
 Subject = Literal["call", "budget", "person", "question"]
-"""What a question is about: a tool call, a spent budget, a person who asks for access, or a tool's question."""
+"""Subject of a question: a tool call, a spent budget, a person who asks for access, or a tool's question."""
 _Judged = Literal["tainted", "instructs", "elsewhere", "changed", "read", "default", "rule", "doubt"]
 Reason = Literal[_Judged, "refused", "budget_chat", "budget_person", ""]
 """Reason for asking people. `bot/words` has the text of each reason as `approval.reason_<reason>`; the reason "" is not shown."""

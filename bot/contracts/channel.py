@@ -247,7 +247,7 @@ class Channel(ABC):
     async def chats_of(
         self, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool
     ) -> MembershipAnswer | None:
-        """Return those of the `chat_keys` in which the person is a member now. If `direct` is True, include the
+        """Return the chats from `chat_keys` in which the person is a member now. If `direct` is True, include the
         person's own direct chat. Return None if the platform has no members to look up. Raises `errors.ChannelError`.
         """
         return None
