@@ -214,7 +214,7 @@ class Llm(StrictModel):
     `task` (subagents), `overheard` (messages not addressed to the bot). `title` has no effect. Titles need no model.
     """
     prices: dict[ModelName, ModelPrice] = {}
-    """Prices by model. They override the built-in prices, which `shipmate check` lists with their date."""
+    """Prices by model. These prices override the built-in prices, which `shipmate check` lists with their date."""
     retry_seconds: Annotated[float, Field(ge=0, le=3_600)] = 30
     """Seconds for which a request is retried while the provider is overloaded, failing or unreachable. 0: no retries."""
     fallback: tuple[Fallback, ...] = ()

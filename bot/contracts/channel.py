@@ -64,8 +64,8 @@ class Intake(Protocol):
 
     async def accept(self, inbound: Inbound) -> bool:
         """Authorise, de-duplicate and store one inbound. Return False if it was refused (a duplicate, a stranger, not for the
-        bot). Once this method returns, the channel may confirm the event to the platform. After `errors.StorageError` it must
-        not, so that the platform delivers the event again.
+        bot). Once this method returns, the channel may confirm the event to the platform. After `errors.StorageError` the
+        channel must not confirm the event, so that the platform delivers it again.
         """
 
     async def hears_all(self, chat: ChatKey) -> bool:

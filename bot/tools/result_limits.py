@@ -89,8 +89,8 @@ def fitting_rows(rows: Iterable[str], room: int, most: int) -> tuple[list[str], 
 
 
 def excerpt(words: str, room: int, artifact: str | None) -> tuple[str, Omission | None]:
-    """Shorten a text to its beginning, a note and its end, with a token estimate of at most `room` in total. The note is
-    never shortened. Return also a record of the omission; None if the whole text was not stored in an artifact.
+    """Shorten a text: keep its beginning and its end, with a note between them. The token estimate of the result is at most
+    `room`. The note is never shortened. Return also a record of the omission; None if the whole text was not stored in an artifact.
     """
     where = f"whole result: artifact {artifact}, read it with {READER}"
     if artifact is None:
