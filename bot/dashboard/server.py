@@ -8,6 +8,7 @@ import contextlib
 import hmac
 import os
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import KW_ONLY, dataclass
 from http import HTTPStatus
 
 from aiohttp import web
@@ -26,6 +27,7 @@ _STATUS = ("/healthz", "/readyz")
 _LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
+@dataclass(eq=False)
 class Dashboard:
     """Serves the console, `/healthz`, `/readyz` and `/metrics`.
 
@@ -34,55 +36,48 @@ class Dashboard:
     authenticated. Other callers see only whether the process is alive and ready.
     """
 
-    def __init__(
-        self,
-        settings: config.Dashboard,
-        parts: Callable[[], Mapping[str, PartHealth]],
-        metrics: Metrics,
-        console: Console | None,
-        *,
-        clock: Clock,
-        server: HttpServer,
-    ) -> None:
-        self._settings, self._parts, self._metrics, self._console = settings, parts, metrics, console
-        self._clock, self._server = clock, server
-        self._watching: asyncio.Task[None] | None = None
-        self.address = ""
+    settings: config.Dashboard
+    parts: Callable[[], Mapping[str, PartHealth]]
+    metrics: Metrics
+    console: Console | None
+    _: KW_ONLY
+    clock: Clock
+    server: HttpServer
+    _watching: asyncio.Task[None] | None = None
+    address: str = ""
 
     async def start(self) -> None:
         """Start to listen. Raises `errors.Unavailable` if the port is taken."""
         app = web.Application(middlewares=[self._guarded], client_max_size=64 * 1024)
-        if self._console is not None:
-            self._console.add_to(app)
+        if self.console is not None:
+            self.console.add_to(app)
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/readyz", self._readyz)
         app.router.add_get("/metrics", self._scraped)
-        where = self._settings
+        where = self.settings
         nearby = "port" not in where.model_fields_set
-        port = await self._server.start(
-            app, where.host, where.port, key="dashboard", grace=0.5, nearby=nearby
-        )
+        port = await self.server.start(app, where.host, where.port, key="dashboard", grace=0.5, nearby=nearby)
         shown = f"[{where.host}]" if ":" in where.host else where.host
         self.address = f"http://{shown}:{port}"
-        self._watching = asyncio.create_task(self._metrics.watch_loop(self._clock), name="loop lag")
+        self._watching = asyncio.create_task(self.metrics.watch_loop(self.clock), name="loop lag")
 
     async def stop(self) -> None:
         """Stop listening. Can be called twice, and without `start`."""
         if self._watching is not None:
             self._watching.cancel()
             await asyncio.wait([self._watching])
-        await self._server.stop()
+        await self.server.stop()
 
     @web.middleware
     async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        if is_loopback(self._settings.host) and request.url.host not in _LOCAL_NAMES:
+        if is_loopback(self.settings.host) and request.url.host not in _LOCAL_NAMES:
             # A foreign host name may resolve to this machine (DNS rebinding), so unknown names are refused.
             return _refusal(403, "unknown host")
         if not _same_site(request):
             return _refusal(403, "asked for by another site's page")
         request[_KNOWN] = await self._knows(request)
         if request.path not in _STATUS and not request[_KNOWN]:
-            if not self._settings.token:
+            if not self.settings.token:
                 words = "this is for the user who started Shipmate; others need a token: set dashboard.token, and send it"
                 return _refusal(401, words)
             ask = {"WWW-Authenticate": 'Basic realm="Shipmate", charset="UTF-8"'}
@@ -97,8 +92,8 @@ class Dashboard:
         return response
 
     async def _knows(self, request: web.Request) -> bool:
-        if self._settings.token:
-            return _carries(request, self._settings.token)
+        if self.settings.token:
+            return _carries(request, self.settings.token)
         ends = [request.get_extra_info(end) for end in ("sockname", "peername")]
         if not all(ends) or any(name in request.headers for name in PROXY_HEADERS):
             return False
@@ -106,14 +101,14 @@ class Dashboard:
 
     async def _healthz(self, request: web.Request) -> web.Response:
         """Return status 200 and the names of failing parts. Only operators see details."""
-        trouble = {name: part.detail for name, part in self._parts().items() if not part.ok}
+        trouble = {name: part.detail for name, part in self.parts().items() if not part.ok}
         if not trouble:
             return web.json_response({"status": "ok"})
         shown = trouble if request[_KNOWN] else dict.fromkeys(trouble, "")
         return web.json_response({"status": "degraded", "trouble": shown})
 
     async def _readyz(self, request: web.Request) -> web.Response:
-        parts = self._parts()
+        parts = self.parts()
         ready = all(part.ok for part in parts.values() if part.needed)
         body: dict[str, object] = {"ready": ready}
         if request[_KNOWN]:
@@ -124,7 +119,7 @@ class Dashboard:
         return web.json_response(body, status=200 if ready else 503)
 
     async def _scraped(self, request: web.Request) -> web.Response:
-        page, content_type = self._metrics.render(request.headers.get("Accept", ""))
+        page, content_type = self.metrics.render(request.headers.get("Accept", ""))
         return web.Response(body=page, headers={"Content-Type": content_type})
 
 

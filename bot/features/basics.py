@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import groupby
 
 from bot import text
@@ -53,51 +54,51 @@ GLIMPSE = 80  # max characters of a tool call that `/waiting` shows
 AUTO = "auto"  # argument of `/language` and `/timezone` that restores the chat app's own setting
 
 
+@dataclass(eq=False)
 class Basics:
     """Runs the basic commands. Each method returns the bot's answer."""
 
-    def __init__(self, runtime: Runtime) -> None:
-        self._run = runtime
+    run: Runtime
 
     def _prefix(self, inbound: Inbound) -> str:
-        return self._run.manifests[inbound.channel].command_prefix
+        return self.run.manifests[inbound.channel].command_prefix
 
     async def start(self, inbound: Inbound) -> Done:
         """Run `/start`: greet a person who has never written before."""
-        takes_files = self._run.manifests[inbound.channel].files
+        takes_files = self.run.manifests[inbound.channel].files
         key = "commands.hello" if takes_files else "commands.hello_no_files"
-        hello = say(key, name=self._run.settings.name, prefix=self._prefix(inbound))
-        buttons = examples(inbound, self._run.manifests)
+        hello = say(key, name=self.run.settings.name, prefix=self._prefix(inbound))
+        buttons = examples(inbound, self.run.manifests)
         return Done(f"{hello}\n\n{say('start.tap')}" if buttons else hello, buttons=buttons)
 
     async def home(self, _: Inbound) -> HomeSection:
         """Return a person's language and time zone, for the person's home page."""
         language = say("home.language", language=say("language.name"))
-        local = say("home.zone", zone=reader().zone, time=times.clock(self._run.clock.now()))
+        local = say("home.zone", zone=reader().zone, time=times.clock(self.run.clock.now()))
         return HomeSection(say("home.settings"), (language, local, say("home.listen")))
 
     async def introduce(self, inbound: Inbound) -> str:
         """Return the bot's first message in a chat to which somebody added the bot. Tell operators which rights the bot
         lacks in this chat.
         """
-        introduction = await self._run.channels[inbound.channel].introduce(inbound)
+        introduction = await self.run.channels[inbound.channel].introduce(inbound)
         if introduction is None:
             return ""
         by, chat = inbound.person, inbound.chat_key
         if introduction.hindrance:
             words = sentence("operators.added", by=by, chat=chat, hindrance=introduction.hindrance)
-            self._run.alerts.tell(f"rights in {chat}", words)
-        if self._run.access.is_open(inbound.channel, inbound.chat_id):
+            self.run.alerts.tell(f"rights in {chat}", words)
+        if self.run.access.is_open(inbound.channel, inbound.chat_id):
             return introduction.words
         words = sentence(
             "operators.added_closed", by=by, chat=chat, channel=inbound.channel, id=inbound.chat_id
         )
-        self._run.alerts.tell(f"members of {chat}", words)
+        self.run.alerts.tell(f"members of {chat}", words)
         return paragraph(introduction.words, say("strangers.group"))
 
     async def help(self, inbound: Inbound) -> str:
         """Run `/help`: list all commands by section, or explain one command."""
-        prefix, operator = self._prefix(inbound), self._run.access.is_operator(inbound.person)
+        prefix, operator = self._prefix(inbound), self.run.access.is_operator(inbound.person)
 
         def line(name: str) -> str:
             return f"{usage(name, prefix, operator=operator)} – {say(f'help.{name}')}"
@@ -110,7 +111,7 @@ class Basics:
                 return say("commands.operators_admit")
             known = f"explained.{name}" in CATALOGUES[DEFAULT]
             explained = say(f"explained.{name}", prefix=prefix) if known else ""
-            form = id_form(self._run.manifests[inbound.channel]) if name in OPERATORS else ""
+            form = id_form(self.run.manifests[inbound.channel]) if name in OPERATORS else ""
             return "\n".join(filter(None, (line(name), paragraph(explained, form))))
         parts = list[str]()
         for section, listed in SECTIONS.items():
@@ -123,7 +124,7 @@ class Basics:
         if not name and inbound.command is not None:
             name = inbound.command.name
         prefix, shown = self._prefix(inbound), text.preview(name, 40)
-        operator = self._run.access.is_operator(inbound.person)
+        operator = self.run.access.is_operator(inbound.person)
         listed = [one for one in _LISTED if operator or one not in OPERATORS]
         near = MEANT.get(name) or text.nearest(name, listed)
         if near is None:
@@ -140,15 +141,15 @@ class Basics:
         code = None if asked.casefold() == AUTO else language_of(asked)
         if code is None and asked.casefold() != AUTO:
             return say("language.unknown", asked=text.preview(asked, 40), codes=codes)
-        with speaking(*self._run.locales.choose(inbound, "language", code)):
+        with speaking(*self.run.locales.choose(inbound, "language", code)):
             now = say("language.now") if code else say("language.auto", language=say("language.name"))
             return paragraph(now, _other_script(asked if code else inbound.language))
 
     async def timezone(self, inbound: Inbound) -> str:
         """Run `/timezone`: show or set the person's time zone."""
-        asked, prefix, now = inbound.args, self._prefix(inbound), self._run.clock.now()
+        asked, prefix, now = inbound.args, self._prefix(inbound), self.run.clock.now()
         if not asked:
-            known = self._run.locales.locale(inbound.person).zone is not None
+            known = self.run.locales.locale(inbound.person).zone is not None
             key = "timezone.known" if known else "timezone.unknown"
             return paragraph(
                 say(key, zone=reader().zone, time=times.clock(now)), say("timezone.how", prefix=prefix)
@@ -162,14 +163,14 @@ class Basics:
                 if not near:
                     return say("timezone.no_zone", asked=shown, prefix=prefix)
                 return say("timezone.near", asked=shown, zones=", ".join(near))
-        with speaking(*self._run.locales.choose(inbound, "zone", name)):
-            known = self._run.locales.locale(inbound.person).zone is not None
+        with speaking(*self.run.locales.choose(inbound, "zone", name)):
+            known = self.run.locales.locale(inbound.person).zone is not None
             key = "now" if name is not None else "auto" if known else "unknown"
             return say(f"timezone.{key}", zone=reader().zone, time=times.clock(now))
 
     async def whoami(self, inbound: Inbound) -> str:
         """Run `/whoami`: show the person's id, name and role."""
-        operator = self._run.access.is_operator(inbound.person)
+        operator = self.run.access.is_operator(inbound.person)
         key = "commands.whoami_operator" if operator else "commands.whoami_member"
         name = named(inbound.user_name or "").strip()
         who = f"`{name}` ({inbound.person})" if name else str(inbound.person)
@@ -177,13 +178,13 @@ class Basics:
 
     async def waiting(self, inbound: Inbound) -> Done:
         """Run `/waiting`: list what waits for the person (in a group, for the group). `/waiting done NAME` ends a promise."""
-        private, operator = inbound.chat_type == "direct", inbound.person in self._run.operators
+        private, operator = inbound.chat_type == "direct", inbound.person in self.run.operators
         verb, _, name = inbound.args.partition(" ")
         if verb.casefold() == "done":
             return await self._close(inbound, Viewer(inbound.person, operator), name.strip().upper())
         viewer = Viewer(inbound.person, operator, None if private else inbound.chat_key)
         parts = list[str]()
-        for kind, group in groupby(await self._run.waiting(viewer), key=lambda one: one.kind):
+        for kind, group in groupby(await self.run.waiting(viewer), key=lambda one: one.kind):
             found = list(group)
             lines = [f"- {self._line(one, viewer, self._prefix(inbound))}" for one in found[:MOST_SHOWN]]
             more = len(found) - MOST_SHOWN
@@ -192,10 +193,10 @@ class Basics:
         return Done("\n\n".join(parts) or say("waiting.nothing" if private else "waiting.nothing_here"))
 
     async def _close(self, inbound: Inbound, viewer: Viewer, name: str) -> Done:
-        for loop in await self._run.waiting(viewer):
+        for loop in await self.run.waiting(viewer):
             if loop.id == name and "done" in loop.acts:
-                by, promises = str(inbound.person), self._run.chats.facts[loop.kind]
-                self._run.log.write("promise", "a promise is closed", chat_key=loop.chat_key, by=by)
+                by, promises = str(inbound.person), self.run.chats.facts[loop.kind]
+                self.run.log.write("promise", "a promise is closed", chat_key=loop.chat_key, by=by)
                 gone = [one for one in promises if one.endswith(name)]
                 facts = [Fact(inbound.chat_key, FactSet(loop.kind, one, None)) for one in gone]
                 return Done(say("waiting.closed", words=loop.what), facts)
@@ -208,7 +209,7 @@ class Basics:
         if loop.person is not None and loop.person != viewer.person:
             parts.append(f"`{named(loop.name)}`" if loop.name else str(loop.person))
         if loop.kind != "job":
-            parts.append(times.recent(loop.since, self._run.clock.now()))
+            parts.append(times.recent(loop.since, self.run.clock.now()))
         elif loop.state:
             parts.append(say(f"jobs.state_{loop.state}"))
         else:
@@ -217,7 +218,7 @@ class Basics:
 
     async def tasks(self, viewer: Viewer) -> list[OpenLoop]:
         """Return the running subagent tasks that this person sees."""
-        found, chats = list[OpenLoop](), self._run.chats
+        found, chats = list[OpenLoop](), self.run.chats
         for key, turn in [(chat.key, chat.turn) for chat in chats if chat.turn is not None]:
             first = turn.first
             for task in turn.tasks.values() if viewer.sees(first.person, key) else ():

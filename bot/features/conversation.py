@@ -56,27 +56,27 @@ _UNSHOWN = frozenset({tags.CONTEXT, tags.HISTORY, tags.NOTES, tags.SERVERS})
 """Tags around the gateway's own text in messages. The text inside is not shown to people."""
 
 
+@dataclass(eq=False)
 class Conversations:
     """Assigns the messages of a direct chat to conversations."""
 
-    def __init__(self, runtime: Runtime) -> None:
-        self._run = runtime
-        self._newest: OrderedDict[ChatKey, Inbound] = OrderedDict()
+    run: Runtime
+    _newest: OrderedDict[ChatKey, Inbound] = field(default_factory=OrderedDict)
 
     async def found(self, inbound: Inbound) -> Sequence[Inbound]:
         """Return the message with the chatKey of its conversation. A stop may become one stop for each busy conversation.
         Raises `errors.StorageError`.
         """
         chat = inbound.chat_key
-        if self._run.manifests[inbound.channel].separate:
+        if self.run.manifests[inbound.channel].separate:
             return (inbound,)
         if inbound.is_stop and (inbound.opens or chat.thread is None):
             return self._stops(inbound)
         about = inbound.command is not None and inbound.command.name in OF_CONVERSATION
         if about and inbound.chat_type == "direct" and chat.thread is None:
             last = chat
-            for place in await self._run.event_log.spoken_in(chat):
-                if any(map(plain, (await self._run.chats.get(place)).said)):
+            for place in await self.run.event_log.spoken_in(chat):
+                if any(map(plain, (await self.run.chats.get(place)).said)):
                     last = place
                     break
             return (inbound.model_copy(update={"chat_key": last if last.kind == chat.kind else chat}),)
@@ -86,7 +86,7 @@ class Conversations:
         """Return a stop for each busy conversation of a chat. In a group, leave out conversations without a message of the person."""
         busy = [
             chat.key
-            for chat in self._run.chats
+            for chat in self.run.chats
             if stop.chat_key.chat.shows(chat.key)
             and any(
                 stop.chat_type == "direct" or one.person == stop.person
@@ -117,7 +117,7 @@ class Conversations:
         return inbound
 
     def _unanswered(self, before: Inbound) -> bool:
-        chat = self._run.chats.loaded(before.chat_key)
+        chat = self.run.chats.loaded(before.chat_key)
         if chat is None or before not in chat.said or before in chat.waiting:
             return True
         turn = chat.turn
@@ -125,12 +125,12 @@ class Conversations:
         return runs and turn is not None and before in turn.members
 
     async def _change(self, change: Inbound) -> Inbound:
-        for chat in self._run.chats:
+        for chat in self.run.chats:
             if change.chat_key.chat.contains(chat.key) and any(
                 one.message_id == change.message_id for one in chat.said
             ):
                 return change.model_copy(update={"chat_key": chat.key})
-        for event in await self._run.event_log.naming(change.chat_key.chat, {change.message_id or ""}):
+        for event in await self.run.event_log.naming(change.chat_key.chat, {change.message_id or ""}):
             if isinstance(event.data, Received) and event.data.inbound.message_id == change.message_id:
                 return change.model_copy(update={"chat_key": event.chat})
         return change
@@ -139,11 +139,11 @@ class Conversations:
         """Return the newest turn of the same direct chat as quotes, if the turn is younger than an hour. Return () after `/new`."""
         if not inbound.opens or chat.context.head is not None or len(chat.context):
             return ()
-        since = self._run.clock.now() - RECENT_SECONDS
-        for place in await self._run.event_log.spoken_in(inbound.chat_key.chat, since):
+        since = self.run.clock.now() - RECENT_SECONDS
+        for place in await self.run.event_log.spoken_in(inbound.chat_key.chat, since):
             if place == chat.key:
                 continue
-            other = await self._run.chats.get(place)
+            other = await self.run.chats.get(place)
             if other.context.turns:
                 return self._exchange(other, other.context.turns[-1])
             if other.turn is None and not other.waiting:
@@ -236,17 +236,17 @@ def _view(context: AgentContextStore) -> SessionMoved:
     return SessionMoved("", tuple(turn.id for turn in context.turns), context.head, dict(context.masked))
 
 
+@dataclass(eq=False)
 class Conversation:
     """Runs the commands about the current conversation."""
 
-    def __init__(self, runtime: Runtime) -> None:
-        self._run = runtime
+    run: Runtime
 
     def _prefix(self, inbound: Inbound) -> str:
-        return self._run.manifests[inbound.channel].command_prefix
+        return self.run.manifests[inbound.channel].command_prefix
 
     async def _context(self, inbound: Inbound) -> AgentContextStore:
-        return (await self._run.chats.get(inbound.chat_key)).context
+        return (await self.run.chats.get(inbound.chat_key)).context
 
     async def new(self, inbound: Inbound) -> Done:
         """Run `/new`: start a new conversation. The archive keeps the former conversation."""
@@ -262,17 +262,17 @@ class Conversation:
         if not context.turns:
             return Done(say("commands.undo_nothing"))
         entries = context.turns[-1].entries
-        said = self._run.redact(words_of(entries[0].message))
+        said = self.run.redact(words_of(entries[0].message))
         gone = events.Cut(tuple(entry.seq for entry in entries), context.head, "undo")
         return Done(say("commands.undone", said=said), (Fact(inbound.chat_key, gone),))
 
     async def compact(self, inbound: Inbound) -> Done:
         """Run `/compact`: replace the older part of the conversation with a summary."""
-        done = await self._run.compact(inbound)
+        done = await self.run.compact(inbound)
         if done.outcome in {"nothing", "failed"}:
             return Done(say(f"commands.compact_{done.outcome}"))
         words = say("commands.compacted")
-        if not self._run.access.is_operator(inbound.person):
+        if not self.run.access.is_operator(inbound.person):
             return Done(words)
         before, after = done.tokens_before, done.tokens_after
         figures = say("commands.compacted_figures", count=done.messages, before=before, after=after)
@@ -280,7 +280,7 @@ class Conversation:
 
     async def stop(self, inbound: Inbound) -> Done:
         """Handle `/stop` and the platform's own stop button. After a press of the button, the platform itself shows the outcome."""
-        said = (await self._run.chats.get(inbound.chat_key)).beside.get(inbound.request_id)
+        said = (await self.run.chats.get(inbound.chat_key)).beside.get(inbound.request_id)
         ended, other = said.stopped if said is not None else None, ""
         if ended is not None and (theirs := ended.goes_on) is not None:
             other = say("stop.not_yours", who=f"`{named(theirs.user_name or theirs.user_id)}`")
@@ -295,37 +295,37 @@ class Conversation:
 
     async def status(self, inbound: Inbound) -> str:
         """Run `/status`: show the person's running turns and the state of the current conversation."""
-        chats = [chat for chat in self._run.chats if inbound.chat_key.shows(chat.key)]
+        chats = [chat for chat in self.run.chats if inbound.chat_key.shows(chat.key)]
         waiting = sum(len(chat.waiting) for chat in chats)
         if busy := [chat for chat in chats if chat.turn is not None]:
             doing = _work_of(busy) + (say("status.waiting", count=waiting) if waiting else "")
         else:
             doing = say("status.not_begun", count=waiting) if waiting else say("status.ready")
         context = await self._context(inbound)
-        model = context.stood_in or self._run.models(inbound.chat_key).name
+        model = context.stood_in or self.run.models(inbound.chat_key).name
         line = say("status.line", doing=doing, model=model)
-        if inbound.person not in self._run.operators:
+        if inbound.person not in self.run.operators:
             return line
         memory = say("status.memory", messages=len(context.view()), most=context.max_messages)
-        servers = ", ".join(f"{name} ({state})" for name, state in sorted(self._run.servers().items()))
+        servers = ", ".join(f"{name} ({state})" for name, state in sorted(self.run.servers().items()))
         return paragraph(line, memory, say("status.servers", servers=servers) if servers else "")
 
     async def home(self, opened: Inbound) -> HomeSection:
         """Return a person's running turns and the current model, for the person's home page."""
-        busy = [chat for chat in self._run.chats if chat.turn and chat.turn.first.person == opened.person]
-        model = say("home.model", model=self._run.models(opened.chat_key).name)
-        return HomeSection(self._run.settings.name, (_work_of(busy) if busy else say("status.ready"), model))
+        busy = [chat for chat in self.run.chats if chat.turn and chat.turn.first.person == opened.person]
+        model = say("home.model", model=self.run.models(opened.chat_key).name)
+        return HomeSection(self.run.settings.name, (_work_of(busy) if busy else say("status.ready"), model))
 
     async def stats(self, inbound: Inbound) -> str:
         """Run `/stats`: show how much this chat has used so far. Operators also see the size of the current conversation."""
-        context, models = await self._context(inbound), self._run.models(inbound.chat_key)
-        used = await self._run.event_log.usage(inbound.chat_key)
+        context, models = await self._context(inbound), self.run.models(inbound.chat_key)
+        used = await self.run.event_log.usage(inbound.chat_key)
         cost = text.dollars(used.cost)
         if used.unpriced:
             unpriced = say("stats.unpriced", count=used.unpriced, cost=cost)
             cost = unpriced if used.cost else say("stats.price_unknown")
         answers = say("stats.answers", count=used.turns, cost=cost)
-        if not self._run.access.is_operator(inbound.person):
+        if not self.run.access.is_operator(inbound.person):
             return answers
 
         def count(messages: Sequence[Message]) -> int:
@@ -342,14 +342,14 @@ class Conversation:
     async def history(self, inbound: Inbound) -> str:
         """Run `/history`: show which part of the conversation is in the model's context."""
         view = (await self._context(inbound)).view()
-        return shown_history(view, self._run.redact) or say("commands.history_empty")
+        return shown_history(view, self.run.redact) or say("commands.history_empty")
 
     async def model(self, inbound: Inbound) -> Done:
         """Run `/model`: show the model. Operators may also change it."""
-        asked, models = inbound.args, self._run.models(inbound.chat_key)
+        asked, models = inbound.args, self.run.models(inbound.chat_key)
         if not asked:
             return Done(_model_text(models))
-        if not self._run.access.is_operator(inbound.person):
+        if not self.run.access.is_operator(inbound.person):
             return Done(say("commands.operators_model"))
         name = None if asked.casefold() == DEFAULT_MODEL else asked
         shown, unsure = text.preview(asked, 60), ""
@@ -364,20 +364,20 @@ class Conversation:
             return Done(say("commands.model_missing", name=shown))
         except errors.ModelError as error:
             what = "the provider does not say whether it has the model"
-            self._run.log.write("model", what, cause=str(error))
+            self.run.log.write("model", what, cause=str(error))
             unsure = say("commands.model_unsure")
         before, models.chosen = models.name, name
         facts: Json = {"model": models.name, "chosen": name is not None, "before": before}
         words = "a model was chosen for the chat"
-        self._run.log.write("model", words, level="action", chat_key=inbound.chat_key, **facts)
+        self.run.log.write("model", words, level="action", chat_key=inbound.chat_key, **facts)
         return Done(paragraph(_model_text(models), unsure), (_chosen(inbound, MODEL, name),))
 
     async def effort(self, inbound: Inbound) -> Done:
         """Run `/effort`: show the reasoning effort. Operators may also change it."""
-        asked, models = inbound.args.casefold(), self._run.models(inbound.chat_key)
+        asked, models = inbound.args.casefold(), self.run.models(inbound.chat_key)
         if not asked:
             return Done(_effort_text(models))
-        if not self._run.access.is_operator(inbound.person):
+        if not self.run.access.is_operator(inbound.person):
             return Done(say("commands.operators_effort"))
         models.chosen_effort = effort_of(asked)
         if models.chosen_effort is None and asked != DEFAULT_MODEL:
@@ -387,7 +387,7 @@ class Conversation:
     async def resume(self, inbound: Inbound) -> Done:
         """Run `/resume [id]`: return to an earlier conversation. Without an id, list the conversations."""
         sessions, prefix = Sessions(), self._prefix(inbound)
-        past = await self._run.chats.replayed(inbound.chat_key, seen=sessions.apply)
+        past = await self.run.chats.replayed(inbound.chat_key, seen=sessions.apply)
         asked = next(iter(inbound.args.split()), "")
         if not asked:
             return Done(self._list(sessions, prefix))
@@ -407,12 +407,12 @@ class Conversation:
         """Run `/fork`: start a conversation that continues from a past turn of the current one."""
         asked = next(iter(inbound.args.split()), "")
         sessions = Sessions()
-        past = await self._run.chats.replayed(inbound.chat_key, seen=sessions.apply)
+        past = await self.run.chats.replayed(inbound.chat_key, seen=sessions.apply)
         points = sessions.current.points
         back = int(asked) if asked.isdecimal() and len(asked) <= MOST_BACK else 0
         at = len(points) - 1 - back
         if not back and (wanted := asked if asked.strip("0") else inbound.answers):
-            ref = await find_turn(self._run.chats, self._run.event_log, inbound, wanted)
+            ref = await find_turn(self.run.chats, self.run.event_log, inbound, wanted)
             if ref is None:
                 return Done(say("sessions.fork_unknown", asked=text.preview(wanted, 40)))
             at = next((at for at, (turn, _) in enumerate(points) if turn.id == ref.id), -1)
@@ -423,7 +423,7 @@ class Conversation:
             return Done(short if points else say("sessions.fork_nothing"))
         left, (turn, view) = len(points) - 1 - at, points[at]
         words = say("sessions.forked_without", count=left) if left else say("sessions.forked")
-        moved = replace(view, session=self._run.ids.ulid(), forked_at=turn.id)
+        moved = replace(view, session=self.run.ids.ulid(), forked_at=turn.id)
         return await self._moved(inbound, past, sessions, words, moved)
 
     async def _moved(
@@ -432,7 +432,7 @@ class Conversation:
         """Replace the chat's conversation. If the former conversation has turns, the answer says how to return to it."""
         left = sessions.current
         what = "a fork of the session begins" if moved.forked_at else "an earlier session goes on"
-        self._run.log.write("session", what, chat_key=inbound.chat_key, session=moved.session, left=left.id)
+        self.run.log.write("session", what, chat_key=inbound.chat_key, session=moved.session, left=left.id)
         known = (past.context.left or {}) | {turn.id: turn for turn in past.context.turns}
         context = await self._context(inbound)
         context.recalled = {one: known[one] for one in moved.turns if one in known}
@@ -444,9 +444,9 @@ class Conversation:
         listed = sorted((one for one in sessions.all.values() if one.points), key=lambda one: -one.last)
         if not listed:
             return say("sessions.none")
-        now, lines = self._run.clock.now(), list[str]()
+        now, lines = self.run.clock.now(), list[str]()
         for one in listed[:LISTED]:
-            words = self._run.redact(words_of(one.points[0][0].entries[0].message))
+            words = self.run.redact(words_of(one.points[0][0].entries[0].message))
             told = {"id": sessions.short(one.id), "time": times.recent(one.last, now)}
             told["here"] = say("sessions.current") if one is sessions.current else ""
             told["words"] = say("sessions.words", words=words) if words else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict, deque
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Literal, cast
 from weakref import WeakValueDictionary
 
@@ -39,14 +40,14 @@ MOST_CHATS = 200  # max conversations with kept messages; the least recently use
 LONGEST_KEPT = 2_000  # max characters of a kept message
 
 
+@dataclass(eq=False)
 class UnaddressedMessages:
     """Keeps in memory the messages that were not for the bot, each with its time of arrival in monotonic seconds. On
     platforms without a history API, they are the context of turns.
     """
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._chats: OrderedDict[ChatKey, deque[tuple[float, Inbound]]] = OrderedDict()
+    clock: Clock
+    _chats: OrderedDict[ChatKey, deque[tuple[float, Inbound]]] = field(default_factory=OrderedDict)
 
     def keep(self, inbound: Inbound) -> None:
         """Keep a message that was not for the bot. For an edit or deletion, update the kept message."""
@@ -59,7 +60,7 @@ class UnaddressedMessages:
                 else:
                     kept[kept.index(one)] = one[0], revised(one[1], inbound)
             return
-        kept.append((self._clock.monotonic(), inbound))
+        kept.append((self.clock.monotonic(), inbound))
         self._chats[inbound.chat_key] = kept
         self._chats.move_to_end(inbound.chat_key)
         if len(self._chats) > MOST_CHATS:
@@ -79,7 +80,7 @@ class UnaddressedMessages:
 
     def before(self, inbound: Inbound) -> list[Quoted]:
         """Return the kept messages of the conversation of `inbound`, oldest first."""
-        oldest = self._clock.monotonic() - KEPT_SECONDS
+        oldest = self.clock.monotonic() - KEPT_SECONDS
         kept = self._chats.get(inbound.chat_key, ())
         return [quoted for at, one in kept if at >= oldest for quoted in _said(one)]
 

@@ -179,20 +179,20 @@ def duration(seconds: float) -> str:
     return say("receipt.minutes", minutes=whole // 60, seconds=whole % 60)
 
 
+@dataclass(eq=False)
 class Receipts:
     """Runs `/receipt` and stores ratings."""
 
-    def __init__(self, runtime: Runtime) -> None:
-        self._run = runtime
+    run: Runtime
 
     async def receipt(self, inbound: Inbound) -> str:
         """Run `/receipt` for the named turn, else for the turn of the replied-to message, else for the latest turn."""
         words = inbound.args.split()
         asked = words[0] if words else inbound.answers
-        found = await find_turn(self._run.chats, self._run.event_log, inbound, asked)
+        found = await find_turn(self.run.chats, self.run.event_log, inbound, asked)
         if found is None:
             return say("receipt.unknown", asked=text.preview(asked, 60)) if asked else say("receipt.none")
-        log, chat = self._run.event_log, await self._run.chats.get(found.chat)
+        log, chat = self.run.event_log, await self.run.chats.get(found.chat)
         said = (
             one.data.inbound.message_id
             for one in await log.naming(found.chat, {found.id})
@@ -202,7 +202,7 @@ class Receipts:
         account = Account(found.id, chat, [one for one in named if one.chat == found.chat])
         lines = [
             say("receipt.joined") if found.about != found.id else "",
-            account.question(inbound, self._run.clock.now()),
+            account.question(inbound, self.run.clock.now()),
             account.state(),
             *account.tool_lines(),
             account.model_line(),
@@ -213,13 +213,13 @@ class Receipts:
 
     async def rate(self, rating: Inbound) -> Done:
         """Store a rating 👍 or 👎 with the turn that sent the rated answer, and log it. Ignore ratings of other messages."""
-        senders = await self._run.event_log.senders(rating.chat_key, rating.answers or "")
+        senders = await self.run.event_log.senders(rating.chat_key, rating.answers or "")
         if not senders:
             return Done()
         turn = senders[-1]
         facts: Json = {"chat_key": rating.chat_key, "request_id": turn, "message_id": rating.answers}
         facts |= {"rating": rating.rating, "person": str(rating.person)}
-        self._run.log.write("feedback", "an answer was rated", **facts)
+        self.run.log.write("feedback", "an answer was rated", **facts)
         return Done(facts=(Fact(rating.chat_key, events.Rated(rating.rating or "none"), turn),))
 
 

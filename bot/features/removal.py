@@ -46,9 +46,9 @@ class Target:
     related: frozenset[str] = frozenset()
 
 
+@dataclass(eq=False)
 class Removal:
-    def __init__(self, runtime: Runtime) -> None:
-        self._run = runtime
+    run: Runtime
 
     async def deleted(self, deletion: Inbound) -> Done:
         """Remove a message that its author deleted on the platform."""
@@ -62,12 +62,12 @@ class Removal:
         """Run `/forget`, in reply to the message to remove. `/forget last` removes the person's last message and its answer."""
         words = inbound.args.split()
         asked = inbound.answers or next((word for word in words if word != LAST), None)
-        manifest = self._run.manifests[inbound.channel]
+        manifest = self.run.manifests[inbound.channel]
         if asked is not None:
             target = await self._target(inbound.chat_key, asked)
             if target is None:
                 return Done(say("forget.unknown"))
-            if target.person != inbound.user_id and not self._run.access.is_operator(inbound.person):
+            if target.person != inbound.user_id and not self.run.access.is_operator(inbound.person):
                 return Done(say("forget.not_yours"))
             targets = [target]
         elif LAST in words or manifest.access == "local":
@@ -79,7 +79,7 @@ class Removal:
         return Done(say("forget.done"), await self._removed(inbound, targets))
 
     async def _last(self, inbound: Inbound) -> list[Target]:
-        own = (one.inbound for one in _received(await self._run.event_log.read(inbound.chat_key)))
+        own = (one.inbound for one in _received(await self.run.event_log.read(inbound.chat_key)))
         said = [one for one in own if one.person == inbound.person and one.command is None and one.has_text]
         target = await self._target(inbound.chat_key, said[-1].message_id or "") if said else None
         if target is None:
@@ -89,7 +89,7 @@ class Removal:
 
     async def _target(self, chat: ChatKey, message: str) -> Target | None:
         """Return the message with this platform id; None if there is none. For an answer in several messages, each id works."""
-        naming, names = self._run.event_log.naming, frozenset({message})
+        naming, names = self.run.event_log.naming, frozenset({message})
         found = [one for one in await naming(chat, names) if one.chat == chat]
         received = (
             one.data.inbound for one in found if isinstance(one.data, events.Received | events.Edited)
@@ -99,7 +99,7 @@ class Removal:
             related = await self._turns(chat, requests | names)
             return Target(message, "user", said[0].user_id, Gone(requests, messages=names), related)
         # If an answer was given again, it replaced the text of an earlier turn. That turn is removed too.
-        turns = frozenset(await self._run.event_log.senders(chat, message))
+        turns = frozenset(await self.run.event_log.senders(chat, message))
         if not turns:
             return None
         person = next((one.inbound.user_id for one in _received(await naming(chat, turns))), "")
@@ -108,14 +108,14 @@ class Removal:
     async def _quoted(self, deletion: Inbound, message: str) -> Target | None:
         """Return a message that the bot never received, but that was quoted to the model."""
         gone = Gone(messages=frozenset({message}))
-        found = await self._run.event_log.naming(deletion.chat_key.chat, gone.names)
+        found = await self.run.event_log.naming(deletion.chat_key.chat, gone.names)
         told = [one for one in found if blanked(one, gone) != one.data]
         turns = frozenset(one.turn for one in told if one.turn is not None)
         return Target(message, "user", deletion.user_id, gone, turns) if told else None
 
     async def _turns(self, chat: ChatKey, names: frozenset[str]) -> frozenset[str]:
         """Return the turns that answered these messages, or messages that quote them."""
-        naming = self._run.event_log.naming
+        naming = self.run.event_log.naming
         said = [one.inbound for one in _received(await naming(chat, names)) if one.inbound.command is None]
         requests = {one.request_id for one in said if one.request_id in names or any(map(one.quotes, names))}
         return frozenset(
@@ -134,26 +134,26 @@ class Removal:
             made = [*target.related, *target.gone.requests]
             person = UserRef(inbound.channel, target.person)
             owners = (MemoryOwner("chat", str(inbound.chat_key)), MemoryOwner("person", str(person)))
-            notes = sum([await self._run.notes.forget(owner, made) for owner in owners])
-            artifacts = await self._run.artifacts.forget(inbound.chat_key, made)
+            notes = sum([await self.run.notes.forget(owner, made) for owner in owners])
+            artifacts = await self.run.artifacts.forget(inbound.chat_key, made)
             for chat in dict.fromkeys([inbound.chat_key, *(one.chat for one in found)]):
                 derived = (artifacts, notes) if chat == inbound.chat_key else (0, 0)
                 told: Json = dict(zip(("artifacts", "notes"), derived, strict=True))
                 told |= {"chat_key": chat, "request_id": inbound.request_id, "message_id": target.message}
                 told |= {"role": target.role, "by": inbound.user_id}
-                self._run.log.write("removal", "a message was removed", **told)
+                self.run.log.write("removal", "a message was removed", **told)
         return facts
 
     async def _facts(self, inbound: Inbound, target: Target) -> list[Fact]:
         # A quote of a turn's notes has the turn's id as its message id, so the ids of turns are also removed as message ids.
         gone = replace(target.gone, messages=target.gone.messages | target.related)
-        found = await self._run.event_log.naming(inbound.chat_key.chat, gone.names)
+        found = await self.run.event_log.naming(inbound.chat_key.chat, gone.names)
         facts = list[Fact]()
         for key, some in groupby(sorted(found, key=lambda one: str(one.chat)), key=lambda one: one.chat):
             blanks = [replace(one, data=data) for one in some if (data := blanked(one, gone)) != one.data]
             set_by = {(one.data.of, one.data.key) for one in blanks if isinstance(one.data, events.FactSet)}
             facts += [Fact(key, events.FactSet(of, name, None)) for of, name in sorted(set_by)]
-            head = (await self._run.chats.get(key)).context.head is not None
+            head = (await self.run.chats.get(key)).context.head is not None
             own, told = key == inbound.chat_key, inbound.kind == "delete"
             if not (blanks or own):
                 continue
@@ -167,7 +167,7 @@ class Removal:
             # A summary may repeat the removed message, so it is removed too.
             blanks += [
                 replace(one, data=replace(one.data, head=None))
-                for one in (await self._run.event_log.naming(key, {"head"}) if head else ())
+                for one in (await self.run.event_log.naming(key, {"head"}) if head else ())
                 if one.chat == key and isinstance(one.data, events.Cut | events.SessionMoved)
             ]
             facts.append(Fact(key, removed, blanks=tuple(blanks)))

@@ -127,12 +127,13 @@ RENEW: tuple[Choice, ...] = ("renew",)
 ANSWERED = frozenset[TurnEndState]({"answered", "stopped"})
 
 
+@dataclass(eq=False)
 class Retries:
     """Retries failed turns, and answers edited messages again. No retry runs twice, because the log accepts each key only once."""
 
-    def __init__(self, runtime: Runtime) -> None:
-        self._run = runtime
-        self._begun = set[str]()  # keys of the messages that this process has created for retries
+    runtime: Runtime
+    _begun: set[str] = field(default_factory=set)
+    """Keys of the messages that this process has created for retries."""
 
     async def run(self, press: Inbound) -> Done:
         """Run `/retry`: try a failed turn again, or answer the latest turn again if no turn is running. The new turn
@@ -148,7 +149,7 @@ class Retries:
         if turn.end not in ANSWERED:
             bare = [with_buttons(one, QuestionButtons(turn.id, ())) for one in turn.notices]
             return await self._begin(turn, key, say("retry.trying"), bare)
-        chat = await self._run.chats.get(press.chat_key)
+        chat = await self.runtime.chats.get(press.chat_key)
         if past.newest is not turn or chat.turn is not None:
             return Done(say("retry.not_last"))
         return await self._anew(turn, key, say("retry.renewing"))
@@ -184,7 +185,7 @@ class Retries:
         done = await self._begin(turn, key, words, bare, renews=turn.text)
         if turn.first is None or not done.facts:
             return done
-        chat = await self._run.chats.get(turn.first.chat_key)
+        chat = await self.runtime.chats.get(turn.first.chat_key)
         kept = chat.context.turns[-1] if chat.context.turns else None
         if chat.turn is not None or kept is None or kept.id != turn.id:
             return done
@@ -198,21 +199,21 @@ class Retries:
         whole = turn.whole()
         if whole is None:
             return Done(say("retry.unknown"))
-        if key in self._begun or await self._run.event_log.known((key,)):
+        if key in self._begun or await self.runtime.event_log.known((key,)):
             return Done(say("retry.renewed" if ":renew:" in key else "retry.begun"))
         self._begun.add(key)
-        name, now = self._run.ids.ulid(), int(self._run.clock.now() * 1000)
+        name, now = self.runtime.ids.ulid(), int(self.runtime.clock.now() * 1000)
         new = {"request_id": name, "ts": now, "keys": (key,), "renews": renews or whole.renews}
         inbound = whole.model_copy(update=new)
         asked = Fact(inbound.chat_key, Received(inbound), person=inbound.user_id, id=name)
         return Done(words, (*(Fact(inbound.chat_key, one) for one in shown), asked))
 
     async def _past(self, inbound: Inbound) -> PastTurns:
-        return PastTurns(await self._run.event_log.read(inbound.chat_key))
+        return PastTurns(await self.runtime.event_log.read(inbound.chat_key))
 
     def _may(self, press: Inbound, asked: Inbound) -> bool:
-        theirs = press.person == asked.person or self._run.access.is_operator(press.person)
-        return theirs and self._run.access.judge(asked).allowed
+        theirs = press.person == asked.person or self.runtime.access.is_operator(press.person)
+        return theirs and self.runtime.access.judge(asked).allowed
 
 
 def _build(runtime: Runtime) -> Hooks:

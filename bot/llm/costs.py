@@ -135,15 +135,15 @@ def accounts_of(chat_key: str | None, person: str | None) -> list[Account]:
     return found
 
 
+@dataclass(eq=False)
 class Spending:
     """Sums each account's cost of the current day, in US dollars. `load` adds earlier costs, `observe` the cost of each new
     call. A call of unknown price costs what `PriceTable.at_most` returns.
     """
 
-    def __init__(self, prices: PriceTable) -> None:
-        self._prices = prices
-        self.day = ""
-        self.usd: defaultdict[Account, float] = defaultdict(float)
+    prices: PriceTable
+    day: str = ""
+    usd: defaultdict[Account, float] = field(default_factory=lambda: defaultdict(float))
 
     def load(self, day: str, spent: Iterable[tuple[str, str, float]]) -> None:
         """Add a day's earlier costs. `spent` has tuples (chatKey or "", person or "", US dollars)."""
@@ -157,7 +157,7 @@ class Spending:
         details = line["details"]
         usd, usage = details.get("costUsd"), details.get("usage")
         if usage is not None:
-            usd = self._prices.at_most(str(details.get("model")), usage_of(usage), usd)
+            usd = self.prices.at_most(str(details.get("model")), usage_of(usage), usd)
         if usd:
             self._add(line["timestamp"][:10], line.get("chatKey"), details.get("person"), usd)
 

@@ -119,11 +119,11 @@ def _untagged(message: Message) -> list[str]:
     return [str(one["text"]) for one, tag in pairs if one["type"] == "text" and tag is None and one["text"]]
 
 
+@dataclass(eq=False)
 class DemoModel:
     """Implements `contracts.model.Model` without a provider. Without a clock the demo answers at once."""
 
-    def __init__(self, clock: Clock | None = None) -> None:
-        self._clock = clock
+    clock: Clock | None = None
 
     async def stream(self, request: ModelRequest) -> ModelStream:
         content = _answer(request)
@@ -131,8 +131,8 @@ class DemoModel:
             is_text = block["type"] == "text"
             words = block["text"] if is_text else json.dumps(block["input"], ensure_ascii=False)
             for at in range(0, len(words), PIECE):
-                if self._clock is not None:
-                    await self._clock.sleep(PIECE_SECONDS)
+                if self.clock is not None:
+                    await self.clock.sleep(PIECE_SECONDS)
                 piece = words[at : at + PIECE]
                 yield TextDelta(piece) if is_text else ToolInputDelta(block["id"], block["name"], piece)
         answer = json.dumps(content, ensure_ascii=False)

@@ -12,6 +12,7 @@ import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from bot import errors, text
@@ -116,12 +117,12 @@ MAX_EVENT, MAX_STREAM = 4_000_000, 64_000_000
 """Max bytes of one event, and of one stream. A stream needs some hundred bytes for each token of the answer."""
 
 
+@dataclass(eq=False)
 class EventStream:
     """Decodes server-sent events. `feed` takes a chunk of bytes and returns the JSON objects that are now complete."""
 
-    def __init__(self) -> None:
-        self._rest = b""
-        self._left = MAX_STREAM
+    _rest: bytes = b""
+    _left: int = MAX_STREAM
 
     def feed(self, chunk: bytes) -> list[Json]:
         """Return the JSON objects that a chunk completes. Raises `errors.StreamBroken` if an event is not a JSON object, or if the

@@ -8,7 +8,7 @@ import contextlib
 import hashlib
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
@@ -136,6 +136,7 @@ _PEOPLE = "people"
 _FAILURE = "memory files cannot be used"
 
 
+@dataclass(eq=False)
 class NoteStore:
     """Stores memory files: a chat's files in `folder/<encoded chatKey>/files/`, a person's files in
     `folder/people/<channel>-<encoded id>/`.
@@ -143,10 +144,10 @@ class NoteStore:
     Paths are relative to the owner's folder. Methods raise `errors.ToolError` for a path that the model must not use.
     """
 
-    def __init__(self, folder: Path, *, disk: Disk, redact: Redact = str) -> None:
-        self.folder = folder
-        self._disk = disk
-        self._redact = redact
+    folder: Path
+    _: KW_ONLY
+    disk: Disk
+    redact: Redact = str
 
     @on_disk(_FAILURE, alone=True)
     def sizes(self, owner: MemoryOwner) -> dict[str, int]:
@@ -175,7 +176,7 @@ class NoteStore:
         if by.request_id:
             _own(owner, name)
         sizes, old = self._sizes(owner), self._read(owner, name)
-        words = text.clean(self._redact(change(old.text if old is not None else None))).replace("\r\n", "\n")
+        words = text.clean(self.redact(change(old.text if old is not None else None))).replace("\r\n", "\n")
         if any(char not in "\n\t" and unicodedata.category(char) == "Cc" for char in words):
             raise errors.ToolError("Memory files hold text only, without control characters.")
         if old is None:
@@ -250,7 +251,7 @@ class NoteStore:
                 self._write(owner, left)
                 about = self._path(owner, name).with_suffix(LINES)
                 # `_write` kept the previous text's sources too, in case of a crash. Remove them now.
-                self._disk.replace(about, noted(words.encode(), left.written))
+                self.disk.replace(about, noted(words.encode(), left.written))
             elif lost:
                 self._unlink(owner, name)
         return count
@@ -259,10 +260,10 @@ class NoteStore:
     def people(self) -> list[str]:
         """Return every person who has memory files, as `<channel>:<user id>`."""
         found: list[str] = []
-        for folder in self._disk.names(self.folder / _PEOPLE):
+        for folder in self.disk.names(self.folder / _PEOPLE):
             channel, _, user_id = folder.partition("-")
             name = jsonl.text_of(user_id)
-            if name is not None and self._disk.names(self.folder / _PEOPLE / folder):
+            if name is not None and self.disk.names(self.folder / _PEOPLE / folder):
                 found.append(str(UserRef(channel, name)))
         return found
 
@@ -271,21 +272,21 @@ class NoteStore:
         """Return the chatKeys of all chats that have files. A chat whose folder's name is hashed is listed by that name; all
         methods accept the name in place of the chatKey.
         """
-        names = (name for name in self._disk.names(self.folder) if name not in {_PEOPLE, jsonl.LOCK})
+        names = (name for name in self.disk.names(self.folder) if name not in {_PEOPLE, jsonl.LOCK})
         keys = (jsonl.text_of(name) or (name if jsonl.is_hashed(name) else None) for name in names)
         return [key for key in keys if key is not None and self._sizes(MemoryOwner("chat", key))]
 
     @on_disk("the memory cannot be read")
     def load_session(self, chat_key: ChatKey) -> str | None:
         """Return a chat's session memory as Markdown; None if the file is missing or too large."""
-        raw = self._disk.read(self._path(MemoryOwner("chat", str(chat_key)), SESSION))
+        raw = self.disk.read(self._path(MemoryOwner("chat", str(chat_key)), SESSION))
         return raw.decode("utf-8", "replace") if 0 < len(raw) <= LARGEST_SESSION else None
 
     @on_disk("the memory cannot be written", alone=True)
     def save_session(self, chat_key: ChatKey, markdown: str) -> None:
         """Replace a chat's session memory by `markdown`. Redact secrets before this call."""
         path = self._path(MemoryOwner("chat", str(chat_key)), SESSION)
-        self._disk.replace(path, text.clean(markdown).encode())
+        self.disk.replace(path, text.clean(markdown).encode())
 
     # The methods below run on a thread, under the lock.
 
@@ -304,11 +305,11 @@ class NoteStore:
 
     def _sizes(self, owner: MemoryOwner) -> dict[str, int]:
         place, found = self._path(owner, ""), dict[str, int]()
-        for file in () if place.is_symlink() else self._disk.names(place):
+        for file in () if place.is_symlink() else self.disk.names(place):
             name = jsonl.text_of(file.removesuffix(_WORDS)) if file.endswith(_WORDS) else None
             if name is not None and not (place / file).is_symlink():
-                found[name] = self._disk.size(place / file)
-        if owner.kind == "chat" and (size := self._disk.size(self._path(owner, SESSION))):
+                found[name] = self.disk.size(place / file)
+        if owner.kind == "chat" and (size := self.disk.size(self._path(owner, SESSION))):
             found[SESSION] = size
         return dict(sorted(found.items()))
 
@@ -316,8 +317,8 @@ class NoteStore:
         if name not in self._sizes(owner):
             return None
         path = self._path(owner, name)
-        raw = self._disk.read(path)[: 8 * LARGEST]
-        written = sources(raw, self._disk.read(path.with_suffix(LINES)))
+        raw = self.disk.read(path)[: 8 * LARGEST]
+        written = sources(raw, self.disk.read(path.with_suffix(LINES)))
         return MemoryFile(name, raw.decode("utf-8", "replace"), written)
 
     def _write(self, owner: MemoryOwner, file: MemoryFile) -> None:
@@ -326,20 +327,20 @@ class NoteStore:
             raise errors.ToolError(
                 "This memory folder cannot be used. Tell the person that an operator must look."
             )
-        jsonl.tidy(self._disk, place)
+        jsonl.tidy(self.disk, place)
         # Write the file of sources first, with the old text's sources too, so that a crash between the writes loses none of them.
         about = path.with_suffix(LINES)
-        before = self._disk.read(path), self._disk.read(about)
-        self._disk.replace(about, noted(raw, file.written, before))
-        self._disk.replace(path, raw)
+        before = self.disk.read(path), self.disk.read(about)
+        self.disk.replace(about, noted(raw, file.written, before))
+        self.disk.replace(path, raw)
 
     def _under(self, owner: MemoryOwner, name: str) -> list[str]:
         return [path for path in self._sizes(owner) if path == name or path.startswith(f"{name}/")]
 
     def _unlink(self, owner: MemoryOwner, name: str) -> None:
         path = self._path(owner, name)
-        self._disk.remove(path)
-        self._disk.remove(path.with_suffix(LINES))
+        self.disk.remove(path)
+        self.disk.remove(path.with_suffix(LINES))
 
 
 def checked(path: str) -> str:

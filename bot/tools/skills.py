@@ -148,16 +148,16 @@ NAMES = {
 _LOAD = "skills_load"
 
 
+@dataclass(eq=False)
 class SkillAllowlist:
     """Restricts a turn to the `allowed-tools` of the skills that it has loaded. The permission rules must allow a call too. The
     restriction begins when a skill is loaded and ends when the person writes again. The restriction is computed from the
     messages, so it survives a restart.
     """
 
-    def __init__(self, skills: SkillFolder, paths: Paths) -> None:
-        self._skills = skills
-        self._paths = paths
-        self._compiled: dict[tuple[str, ...], Rules] = {}
+    skills: SkillFolder
+    paths: Paths
+    _compiled: dict[tuple[str, ...], Rules] = field(default_factory=dict)
 
     async def refuses(
         self, call: Call, subjects: Sequence[Subject], now: PolicyContext, messages: Sequence[Message]
@@ -168,7 +168,7 @@ class SkillAllowlist:
         names = loaded(messages) if call.tool not in ALWAYS else ()
         if not names:
             return None
-        lists = {skill.name: skill.allowed_tools for skill in await self._skills.overview()}
+        lists = {skill.name: skill.allowed_tools for skill in await self.skills.overview()}
         narrow = [name for name in names if lists.get(name)]
         for name in narrow:
             if all(self._rules(lists[name]).permits(call, one, now) for one in subjects):
@@ -183,9 +183,9 @@ class SkillAllowlist:
             sound = list[str]()
             for rule in (rule for entry in listed for rule in rules_of(entry)):
                 with contextlib.suppress(RuleMalformed):  # an invalid entry allows nothing
-                    check(parse(rule), "allow", self._paths)
+                    check(parse(rule), "allow", self.paths)
                     sound.append(rule)
-            self._compiled[listed] = Rules(self._paths, allow=sound)
+            self._compiled[listed] = Rules(self.paths, allow=sound)
         return self._compiled[listed]
 
 

@@ -10,6 +10,7 @@ import os
 import secrets
 import signal
 from collections.abc import AsyncIterator
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -110,21 +111,24 @@ async def converse(
         writer.close()
 
 
+@dataclass(eq=False)
 class _Conversation:
-    def __init__(
-        self, writer: asyncio.StreamWriter, screen: Screen, quiet: float, home: Path, *, outlived: bool
-    ) -> None:
-        self._writer, self._screen, self._quiet = writer, screen, quiet
-        self._home, self._outlived = home, outlived
-        self._confirmations: dict[str, asyncio.Future[bool]] = {}
-        self._changed = asyncio.Condition()
-        self._messages = 0
-        self._working = False
-        self._unanswered = False  # True after a message is sent, until the next message is received
-        self._asked = False  # True while a turn waits for a person's decision; the gateway reports no work for such a turn
-        self._failed = False
-        self._interrupts = 0
-        self._stopping = False
+    writer: asyncio.StreamWriter
+    screen: Screen
+    quiet: float
+    home: Path
+    _: KW_ONLY
+    outlived: bool
+    _confirmations: dict[str, asyncio.Future[bool]] = field(default_factory=dict)
+    _changed: asyncio.Condition = field(default_factory=asyncio.Condition)
+    _messages: int = 0
+    _working: bool = False
+    _unanswered: bool = False  # True after a message is sent, until the next message is received
+    _asked: bool = False
+    """True while a turn waits for a person's decision. The gateway reports no work for such a turn."""
+    _failed: bool = False
+    _interrupts: int = 0
+    _stopping: bool = False
 
     async def run(self, reader: asyncio.StreamReader, stdin: TextIO, chat_id: str) -> int:
         try:
@@ -147,10 +151,10 @@ class _Conversation:
             typing.cancel()
             await asyncio.gather(listening, typing, return_exceptions=True)
         if gone:
-            self._screen.say(say("console.gone"))
-        if self._screen.interactive and self._in_flight and not self._stopping:
-            self._screen.say(say("console.waits" if self._outlived and not gone else "console.put_off"))
-        self._screen.leave()
+            self.screen.say(say("console.gone"))
+        if self.screen.interactive and self._in_flight and not self._stopping:
+            self.screen.say(say("console.waits" if self.outlived and not gone else "console.put_off"))
+        self.screen.leave()
         return int(gone or self._failed)
 
     @property
@@ -162,17 +166,17 @@ class _Conversation:
         if self._interrupts > 1:
             typing.cancel()
         elif self._in_flight:
-            self._screen.say(say("console.stopping"))
+            self.screen.say(say("console.stopping"))
             self._stopping = True
             self._post("/stop")
         else:
-            self._screen.say(say("console.leaving"))
+            self.screen.say(say("console.leaving"))
 
     # -- from the person -------------------------------------------------------------------------------------
 
     async def _type(self, stdin: TextIO) -> None:
         async for line in read_lines(stdin):
-            self._screen.prompt()
+            self.screen.prompt()
             self._interrupts = 0
             self._stopping = False
             if not line.strip():
@@ -201,12 +205,12 @@ class _Conversation:
                 await self._changed.wait_for(lambda: self._messages > before and not self._working)
                 seen = self._messages
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(self._quiet):
+                    async with asyncio.timeout(self.quiet):
                         await self._changed.wait()
 
     def _write(self, line: dict[str, Any]) -> None:
-        if not self._writer.is_closing():
-            self._writer.write(json.dumps(line).encode("ascii") + b"\n")
+        if not self.writer.is_closing():
+            self.writer.write(json.dumps(line).encode("ascii") + b"\n")
 
     # -- from the gateway ------------------------------------------------------------------------------------
 
@@ -218,16 +222,16 @@ class _Conversation:
                     self._changed.notify_all()
 
     def _hear(self, line: dict[str, Any]) -> None:
-        if "name" in line and self._screen.interactive:
-            folder = self._home.parent.resolve().name
-            self._screen.say(say("console.greeting", name=line["name"], folder=folder))
+        if "name" in line and self.screen.interactive:
+            folder = self.home.parent.resolve().name
+            self.screen.say(say("console.greeting", name=line["name"], folder=folder))
         if "message" in line:
             self._messages += 1
             self._unanswered, self._asked = False, bool(line["message"].get("asks"))
-            self._screen.say(line["message"]["text"])
+            self.screen.say(line["message"]["text"])
         if "working" in line:
             self._working = bool(line["working"])
-            self._screen.working(on=self._working)
+            self.screen.working(on=self._working)
         if "error" in line:
             self._fail(line["error"])
         confirmed = self._confirmations.pop(line.get("id", ""), None)
@@ -238,4 +242,4 @@ class _Conversation:
 
     def _fail(self, sentence: str) -> None:
         self._failed = True
-        self._screen.say(sentence)
+        self.screen.say(sentence)

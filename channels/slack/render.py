@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from slack_sdk.errors import SlackApiError
@@ -219,16 +219,18 @@ class _Stream:
     unsure: bool = False
 
 
+@dataclass(eq=False)
 class Streams:
     """Streams that this process has opened. Methods raise `web_api.CALL_ERRORS`. While a stream of an earlier process is
     open, an edit of its message fails with `web_api.CONFLICT`.
     """
 
-    def __init__(self, client: web_api.WebClient, clock: Clock) -> None:
-        self._client = client
-        self._clock = clock
-        self._started: deque[float] = deque(maxlen=MAX_PER_MINUTE)
-        self.open: dict[tuple[str, str], _Stream] = {}  # keys are the channel and the `ts` of the message
+    client: web_api.WebClient
+    clock: Clock
+    _started: deque[float] = field(default_factory=lambda: deque(maxlen=MAX_PER_MINUTE))
+    open: dict[tuple[str, str], _Stream] = field(
+        default_factory=dict
+    )  # keys are the channel and the `ts` of the message
 
     async def begin(self, message: Outbound) -> str | None:
         """Start a stream and return its `ts`. Return None if the message must be posted instead. After a workspace has
@@ -236,19 +238,19 @@ class Streams:
         """
         channel, root = message.target["channel"], message.target.get("thread_ts")
         words = render(message.sure)
-        now = self._clock.monotonic()
+        now = self.clock.monotonic()
         full = len(self._started) == MAX_PER_MINUTE and now - self._started[0] < 60.0
         fits = message.goes_on and is_direct(channel) and words.strip() and not _MAYBE_LINK.search(words)
-        if root is None or full or STREAMS in self._client.lacking or not fits:
+        if root is None or full or STREAMS in self.client.lacking or not fits:
             return None
         self._started.append(now)
         try:
-            answer = await self._client.chat_startStream(channel=channel, thread_ts=root, markdown_text=words)
+            answer = await self.client.chat_startStream(channel=channel, thread_ts=root, markdown_text=words)
         except web_api.CALL_ERRORS as error:
             if web_api.may_pass(error):
                 raise
             if web_api.error_code(error) in web_api.UNSUPPORTED:
-                self._client.lacks(STREAMS, error)
+                self.client.lacks(STREAMS, error)
             return None
         ts = str(answer["ts"])
         self.open[channel, ts] = _Stream(now, words)
@@ -266,19 +268,19 @@ class Streams:
         rest = words[len(stream.words) :]
         held_back = message.goes_on and stream.words.startswith(words)
         grows = words.startswith(stream.words) and not _MAYBE_LINK.search(words)
-        too_old = self._clock.monotonic() - stream.began > MAX_SECONDS
+        too_old = self.clock.monotonic() - stream.began > MAX_SECONDS
         if stream.unsure or too_old or not (held_back or grows):
             await self.end(place)
             return False
         content: Json = {"markdown_text": rest} if rest else {}
         try:
             if not message.goes_on:
-                if _has_thumbs(self._client, message):
+                if _has_thumbs(self.client, message):
                     content["blocks"] = [_thumbs(message.language)]
-                await self._client.chat_stopStream(channel=channel, ts=ts, metadata=metadata, **content)
+                await self.client.chat_stopStream(channel=channel, ts=ts, metadata=metadata, **content)
                 self.open.pop(place, None)
             elif rest:
-                await self._client.chat_appendStream(channel=channel, ts=ts, markdown_text=rest)
+                await self.client.chat_appendStream(channel=channel, ts=ts, markdown_text=rest)
         except web_api.CALL_ERRORS as error:
             if web_api.may_pass(error):
                 stream.unsure = not web_api.is_rate_limited(error)
@@ -293,7 +295,7 @@ class Streams:
         """Stop a stream and keep its text, so that its message can be edited."""
         channel, ts = place
         try:
-            await self._client.chat_stopStream(channel=channel, ts=ts)
+            await self.client.chat_stopStream(channel=channel, ts=ts)
         except web_api.CALL_ERRORS as error:
             # A permanent refusal is ignored: Slack stops the stream itself within five minutes. Until then, edits fail with
             # CONFLICT.

@@ -8,7 +8,7 @@ import logging
 import re
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -229,15 +229,15 @@ class Profile:
     asked_at: float = float("-inf")
 
 
+@dataclass(eq=False)
 class People:
     """Looks up people and channels. It caches their profiles by id."""
 
-    def __init__(self, client: AsyncWebClient, log: Log, clock: Clock) -> None:
-        self._client = client
-        self._log = log
-        self._clock = clock
-        self._known: OrderedDict[str, Profile] = OrderedDict()
-        self._lookups: dict[str, asyncio.Task[None]] = {}
+    client: AsyncWebClient
+    log: Log
+    clock: Clock
+    _known: OrderedDict[str, Profile] = field(default_factory=OrderedDict)
+    _lookups: dict[str, asyncio.Task[None]] = field(default_factory=dict)
 
     def name(self, user: str | None) -> str | None:
         """Return the cached name of a person or channel; None if the name is unknown."""
@@ -257,7 +257,7 @@ class People:
 
     async def learn(self, users: Iterable[str], most: int | None = None) -> None:
         """Look up at most `most` unknown or expired profiles. A lookup longer than `PATIENCE` continues in the background."""
-        now = self._clock.monotonic()
+        now = self.clock.monotonic()
         due = [user for user in dict.fromkeys(users) if now - self._profile(user).asked_at > MAX_AGE][:most]
         for user in set(due) - self._lookups.keys():
             lookup = self._lookups[user] = asyncio.create_task(self._ask(user))
@@ -265,21 +265,21 @@ class People:
         if not due:
             return
         lookups = asyncio.gather(*(self._lookups[user] for user in due))
-        if not await ends_within(PATIENCE, lookups, self._clock):
+        if not await ends_within(PATIENCE, lookups, self.clock):
             for user in due:
                 # The lookup continues in the background. Store its time, so that the next message does not wait for it too.
                 self._known.setdefault(user, Profile(asked_at=now))
 
     async def _ask(self, user: str) -> None:
-        now = self._clock.monotonic()
+        now = self.clock.monotonic()
         try:
             if user[0] in "CG":
-                found = (await self._client.conversations_info(channel=user)).get("channel")
+                found = (await self.client.conversations_info(channel=user)).get("channel")
             else:
-                found = (await self._client.users_info(user=user, include_locale=True)).get("user")
+                found = (await self.client.users_info(user=user, include_locale=True)).get("user")
         except CALL_ERRORS as error:
             reason = name(error)
-            self._log.write("inbound", "A name is not known", level="debug", user=user, error=reason)
+            self.log.write("inbound", "A name is not known", level="debug", user=user, error=reason)
             if may_pass(error) and self._profile(user).name is None:
                 self._known.pop(user, None)
                 return
@@ -294,14 +294,14 @@ class People:
 
     async def zone_of(self, user: str) -> str | None:
         """Look up a person's current time zone, without the cache. Raises one of `CALL_ERRORS`."""
-        return _field((await self._client.users_info(user=user)).get("user"), "tz")
+        return _field((await self.client.users_info(user=user)).get("user"), "tz")
 
     async def chats_of(self, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool) -> MembershipAnswer:
         """Return the chatKeys from `chat_keys` whose conversations the person is a member of now. `unanswered` in the result
         has the chatKeys that may be on pages that were not read. Raises one of `CALL_ERRORS`.
         """
         types = f"{_KINDS},im" if direct else _KINDS
-        answer = await self._client.users_conversations(user=user_id, types=types, limit=PAGE)
+        answer = await self.client.users_conversations(user=user_id, types=types, limit=PAGE)
         found: set[str] = set()
         async for page in pages(answer, PAGES):
             found.update(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import lru_cache
 
 import regex
@@ -67,19 +67,20 @@ def render(markdown: str, *, goes_on: bool = False) -> Rendered:
     return rendered if text.visible(rendered.text) else bare
 
 
+@dataclass(eq=False)
 class _Writer:
-    def __init__(self, *, goes_on: bool) -> None:
-        self._goes_on = goes_on
-        self._pieces: list[str] = []
-        self._at = 0
-        self._entities: list[Entity] = []
-        self._open: list[tuple[str, int]] = []  # Type and offset of each open style
-        self._link: tuple[str, int, int] | None = None  # Address, offset and first entity of the open link
-        self._depth = 0  # Nesting depth of lists
-        self._prefix = ""  # Bullets to write before the next text
-        self._box = ""
-        self._line = -1
-        self._quotes = 0
+    _: KW_ONLY
+    goes_on: bool
+    _pieces: list[str] = field(default_factory=list)
+    _at: int = 0
+    _entities: list[Entity] = field(default_factory=list)
+    _open: list[tuple[str, int]] = field(default_factory=list)  # Type and offset of each open style
+    _link: tuple[str, int, int] | None = None  # Address, offset and first entity of the open link
+    _depth: int = 0  # Nesting depth of lists
+    _prefix: str = ""  # Bullets to write before the next text
+    _box: str = ""
+    _line: int = -1
+    _quotes: int = 0
 
     def write(self, tokens: Sequence[Token]) -> Rendered:
         at = 0
@@ -192,7 +193,7 @@ class _Writer:
                 self._depth -= 1
 
     def _inlines(self, children: Sequence[Token]) -> None:
-        hidden = _spoilers(children, goes_on=self._goes_on)
+        hidden = _spoilers(children, goes_on=self.goes_on)
         for at, child in enumerate(children):
             if at not in hidden:
                 self._inline(child)

@@ -101,10 +101,10 @@ class LiveChat:
             stream.push(chunk)
 
 
+@dataclass(eq=False)
 class LiveChats:
-    def __init__(self) -> None:
-        self.chats: OrderedDict[ChatKey, LiveChat] = OrderedDict()
-        self._number = 0
+    chats: OrderedDict[ChatKey, LiveChat] = field(default_factory=OrderedDict)
+    _number: int = 0
 
     def chat(self, chat: ChatKey) -> LiveChat:
         """Return the live chat of a conversation, or create it. Above `MOST_CHATS`, drop old chats without browsers."""

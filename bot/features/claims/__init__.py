@@ -12,7 +12,7 @@ import functools
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -354,32 +354,32 @@ def _plans(done: Iterable[tuple[ToolCall, bool]]) -> bool:
 # ------------------------------------------------------------ replies
 
 
+@dataclass(eq=False)
 class CheckedReply:
     """Wraps a `Reply` and checks its claims. The first unsupported claim in a `chat_send` call raises
     `errors.ClaimUnfounded`, so that the model corrects the reply. Any other reply with an unsupported claim is sent with a
     note.
     """
 
-    def __init__(self, inner: Reply, chat: Chat, registry: Registry, runtime: Runtime) -> None:
-        self._inner = inner
-        self._chat = chat
-        self._registry = registry
-        self._run = runtime
-        self._corrected = False
+    inner: Reply
+    chat: Chat
+    registry: Registry
+    run: Runtime
+    _corrected: bool = False
 
     async def send(
         self, words: str, step_id: str | None = None, files: Sequence[OutgoingFile] = ()
     ) -> list[Sent]:
         """Implement `tools.context.Reply.send`. Additionally raises `errors.ClaimUnfounded`."""
-        turn = self._chat.turn
+        turn = self.chat.turn
         person = "\n".join(one.text for one in turn.members) if turn is not None else ""
         found, promise = await asyncio.to_thread(lambda: (claims(words, person), promise_in(words, person)))
-        done = _done(self._chat) if found or promise else []
+        done = _done(self.chat) if found or promise else []
         if found := found and self._unfounded(words, found, done):
             claim = text.preview(found[0].sentence, SHOWN)
             # Only a tool call has a result from which the model learns of the claim. A final text is sent in any case.
             corrects = CALL.get() != "" and not self._corrected
-            self._run.log.write(
+            self.run.log.write(
                 "claim",
                 "a reply says that something was done which no tool did",
                 level="warn",
@@ -391,34 +391,34 @@ class CheckedReply:
                 self._corrected = True
                 raise errors.ClaimUnfounded(claim=claim)
             words = f"{words}\n\n{found[0].language.note.format(claim=claim)}"
-        if turn is not None and (promise or self._run.chats.facts[PROMISE]):
+        if turn is not None and (promise or self.run.chats.facts[PROMISE]):
             self._keep(turn, "" if _plans(done) or turn.first.due is not None else promise)
-        return await self._inner.send(words, step_id, files)
+        return await self.inner.send(words, step_id, files)
 
     def _keep(self, turn: Turn, promise: str) -> None:
         """Store the promise in a reply. Delete promises that are too old, and promises in an answer that this turn replaces."""
-        first, now, key = turn.first, self._run.clock.now(), self._chat.key
+        first, now, key = turn.first, self.run.clock.now(), self.chat.key
         replaced = (str(first.chat_key), first.message_id if first.renews is not None else None)
         facts = [
             Fact(key, FactSet(PROMISE, name, None))
-            for name, one in self._run.chats.facts[PROMISE].items()
+            for name, one in self.run.chats.facts[PROMISE].items()
             if one["at"] < now - KEPT or (one["chat"], one.get("message", "")) == replaced
         ]
         if promise:
-            self._run.log.write(
+            self.run.log.write(
                 "promise", "an answer promises something that no job carries", request_id=turn.id
             )
-            words = text.preview(self._run.redact(promise), LONGEST)
+            words = text.preview(self.run.redact(promise), LONGEST)
             value = {"at": now, "words": words, "person": str(first.person), "name": first.user_name or ""}
             value |= {"chat": str(first.chat_key), "message": first.message_id or ""}
             facts.append(Fact(key, FactSet(PROMISE, turn.id, value), turn.id))
-        self._run.chats.append(*facts)
+        self.run.chats.append(*facts)
 
     def _unfounded(self, words: str, left: list[Claim], done: list[tuple[ToolCall, bool]]) -> list[Claim]:
         """Return the claims that no tool call of the turn supports. Earlier turns can support claims about earlier actions;
         if a summary hides the earlier turns, such claims count as supported.
         """
-        view = self._chat.context
+        view = self.chat.context
         admits = any(language.admits.search(words) for language in languages(words))
         left = self._without(left, done, admits=admits)
         if any(worked for _, worked in done):
@@ -433,7 +433,7 @@ class CheckedReply:
         self, found: Iterable[Claim], done: Iterable[tuple[ToolCall, bool]], *, admits: bool
     ) -> list[Claim]:
         """Return the claims that no call supports. If the reply `admits` a failure, failed calls also support claims."""
-        each = (_supported(call, self._registry, worked=worked or admits) for call, worked in done)
+        each = (_supported(call, self.registry, worked=worked or admits) for call, worked in done)
         supported = frozenset[Kind]().union(*each)
         return [claim for claim in found if claim.kind not in supported]
 

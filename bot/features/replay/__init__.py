@@ -362,13 +362,13 @@ class RecordedModel(ModelWrapper):
         file.answered(name, facts | {"content": blocks.redacted(said, self.redact)})
 
 
+@dataclass(eq=False)
 class Removals(Export):
     """Erases recorded requests that may contain a removed message. The event log tells which messages were removed."""
 
     name: ClassVar[str] = "record of requests"
 
-    def __init__(self, recorder: Recorder) -> None:
-        self._recorder = recorder
+    recorder: Recorder
 
     async def take(self, n: int, event: Event) -> None:
         del n
@@ -377,7 +377,7 @@ class Removals(Export):
             return
         names = filter(ULID.fullmatch, (*data.requests, *data.turns, *data.related))
         since, chat = min(names, default=""), str(event.chat)
-        await self._recorder.run(lambda file: file.remove(chat, since, event.id))
+        await self.recorder.run(lambda file: file.remove(chat, since, event.id))
 
 
 SWEEP_SECONDS = 3_600.0  # interval in seconds at which expired requests are deleted
