@@ -9,6 +9,7 @@ import contextlib
 import functools
 import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from dataclasses import dataclass, field
 from typing import Any
 
 from bot import config, errors
@@ -107,27 +108,28 @@ async def serving(gateway: Gateway, say: Say, stop: asyncio.Event) -> AsyncItera
             raise
 
 
+@dataclass(eq=False)
 class _PartLines:
     """Prints a line when a part fails, and another when it works again. Channels print their own lines."""
 
-    def __init__(self, gateway: Gateway, say: Say) -> None:
-        self._gateway, self._say = gateway, say
-        self._printed = set[str]()
+    gateway: Gateway
+    say: Say
+    _printed: set[str] = field(default_factory=set)
 
     def tell(self, name: str, words: str) -> None:
         """Print a part's trouble once, until the part works again."""
         if name not in self._printed:
             self._printed.add(name)
-            self._say(f"{name}: {words}")
+            self.say(f"{name}: {words}")
 
     async def look(self) -> None:
-        parts, channels = self._gateway.parts(), self._gateway.channels
+        parts, channels = self.gateway.parts(), self.gateway.channels
         broken = {name: part for name, part in parts.items() if not part.ok and name not in channels}
         for name, part in broken.items():
             self.tell(name, part.detail)
         for name in sorted(self._printed - set(broken)):
             self._printed.remove(name)
-            self._say(f"{name}: works again")
+            self.say(f"{name}: works again")
 
 
 @contextlib.asynccontextmanager

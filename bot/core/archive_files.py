@@ -108,19 +108,19 @@ def _revisions_in(data: bytes) -> Revisions:
 # ------------------------------------------------------------ files
 
 
+@dataclass(eq=False)
 class ArchiveFiles:
     """Archive files of all chats in one folder. A chat's lines go to `<name>.jsonl`. If that file exceeds the line
     limit, its older half moves to `<name>.archive-<N>.jsonl` (a rotation).
     """
 
-    def __init__(self, folder: Path, disk: Disk) -> None:
-        self.folder = folder
-        self.disk = disk
-        self._known: dict[str, set[int]] | None = None
-        """Numbers of rotated files, keyed by chat name. The folder, which may contain 100,000 files, is listed only
+    folder: Path
+    disk: Disk
+    _known: dict[str, set[int]] | None = None
+    """Numbers of rotated files, keyed by chat name. The folder, which may contain 100,000 files, is listed only
         once. Later files are found by trying the next number.
         """
-        self._guard = threading.Lock()
+    _guard: threading.Lock = field(default_factory=threading.Lock)
 
     def main(self, name: str) -> Path:
         return self.folder / f"{name}{MAIN}"

@@ -113,32 +113,32 @@ class RunningTurn:
         return ({"role": "user", "content": [{"type": "text", "text": words}]},)
 
 
+@dataclass(eq=False)
 class AgentContextStore:
     """Holds the messages of ended turns and of the running turn that are sent to a chat's model."""
 
-    def __init__(self, max_messages: int) -> None:
-        self.max_messages = max_messages
-        self.turns: list[KeptTurn] = []
-        self.head: Message | None = None
-        """Message at the beginning that replaces all messages dropped from the context, such as a summary."""
-        self.masked: dict[str, str] = {}
-        """Placeholder texts: the key is the call id of a masked tool result or the artifact id of a masked file."""
-        self.running: RunningTurn | None = None
-        self.frame: events.Framed | None = None
-        self.memory: events.Remembered | None = None
-        self._stated: dict[str, int] = {}
-        """Event numbers of the newest frame (prompt, model settings), session memory and head message, keyed by event kind."""
-        self.asked_at: float | None = None  # Time of the last request to the model in epoch seconds
-        self.cached = False  # True if the provider read part of the last request from its cache
-        self.wrong: tuple[str, ...] = ()
-        """Reasons why recent turns failed. Requests tell the model these reasons until a turn succeeds."""
-        self.stood_in = ""
-        """Name of the fallback model that gave the last answer; "" if the chat's own model gave it."""
-        self.left: dict[str, KeptTurn] | None = None
-        """Turns that left the context, keyed by id. They are collected only while the log is read; None after that."""
-        self.recalled: Mapping[str, KeptTurn] = {}
-        """Turns of the conversation that the chat is about to resume, keyed by id."""
-        self._view: tuple[Message, ...] | None = ()
+    max_messages: int
+    turns: list[KeptTurn] = field(default_factory=list)
+    head: Message | None = None
+    """Message at the beginning that replaces all messages dropped from the context, such as a summary."""
+    masked: dict[str, str] = field(default_factory=dict)
+    """Placeholder texts: the key is the call id of a masked tool result or the artifact id of a masked file."""
+    running: RunningTurn | None = None
+    frame: events.Framed | None = None
+    memory: events.Remembered | None = None
+    _stated: dict[str, int] = field(default_factory=dict)
+    """Event numbers of the newest frame (prompt, model settings), session memory and head message, keyed by event kind."""
+    asked_at: float | None = None  # Time of the last request to the model in epoch seconds
+    cached: bool = False  # True if the provider read part of the last request from its cache
+    wrong: tuple[str, ...] = ()
+    """Reasons why recent turns failed. Requests tell the model these reasons until a turn succeeds."""
+    stood_in: str = ""
+    """Name of the fallback model that gave the last answer; "" if the chat's own model gave it."""
+    left: dict[str, KeptTurn] | None = None
+    """Turns that left the context, keyed by id. They are collected only while the log is read; None after that."""
+    recalled: Mapping[str, KeptTurn] = field(default_factory=dict)
+    """Turns of the conversation that the chat is about to resume, keyed by id."""
+    _view: tuple[Message, ...] | None = ()
 
     def __len__(self) -> int:
         return sum(len(turn.entries) for turn in self.turns)

@@ -246,13 +246,13 @@ class _Outgoing:
     ends: dict[str, events.RowEnded] = field(default_factory=dict)
 
 
+@dataclass(eq=False)
 class LineFold:
     """Computes archive lines from events in commit order. The same events always give the same lines."""
 
-    def __init__(self, log: EventLog) -> None:
-        self._log = log
-        self._outgoing: dict[str, _Outgoing] = {}
-        """Undelivered bot messages, keyed by the id of each message's first outbox row."""
+    log: EventLog
+    _outgoing: dict[str, _Outgoing] = field(default_factory=dict)
+    """Undelivered bot messages, keyed by the id of each message's first outbox row."""
 
     @property
     def rests_on(self) -> int | None:
@@ -343,7 +343,7 @@ class LineFold:
         return line.model_copy(update={"message_id": gone.message, "meta": (line.meta or {}) | more})
 
     async def _before(self, event: Event) -> Sequence[Event]:
-        return [one for one in await self._log.read(event.chat) if one.seq < event.seq]
+        return [one for one in await self.log.read(event.chat) if one.seq < event.seq]
 
 
 class ArchiveExport(Export):

@@ -165,18 +165,18 @@ class Feature:
     build: Callable[[Runtime], Hooks]
 
 
+@dataclass(eq=False)
 class Door:
     """The hooks of all features, combined."""
 
-    def __init__(self) -> None:
-        self.commands: dict[str, Command] = {}
-        self.signals: dict[str, Command] = {}
-        self.ports: dict[str, Any] = {}
-        self.approvals: Approvals = Unattended()
-        self.asks: Ask | None = None
-        self.display: Display | None = None
-        self._hooks: list[Hooks] = []
-        self.outcome: Callable[[Question], str] = lambda _: ""
+    commands: dict[str, Command] = field(default_factory=dict)
+    signals: dict[str, Command] = field(default_factory=dict)
+    ports: dict[str, Any] = field(default_factory=dict)
+    approvals: Approvals = field(default_factory=Unattended)
+    asks: Ask | None = None
+    display: Display | None = None
+    _hooks: list[Hooks] = field(default_factory=list)
+    outcome: Callable[[Question], str] = lambda _: ""
 
     def open(self, features: Iterable[Feature], runtime: Runtime) -> None:
         """Register these features. Raises `errors.ConfigError` if two of them use the same name."""

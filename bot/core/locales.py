@@ -7,7 +7,7 @@ import functools
 import re
 import unicodedata
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from datetime import UTC as AT_UTC
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -40,24 +40,26 @@ class Locale:
 KIND = "locale"  # Kind of the `FactSet` events that store locales. The key of an event is the person.
 
 
+@dataclass(eq=False)
 class Locales:
     """Returns the locale of a person. What the person chose comes first, then what the person's app reported last, then
     `words.DEFAULT` and the configured zone. Reports of the app are stored, because some texts answer no message.
     """
 
-    def __init__(self, chats: Chats, *, zone: str = UTC) -> None:
-        self._chats = chats
-        self._zone = zone
-        self._chat: Chat | None = None
-        """The gateway's own chat, kept in memory because locales are stored in its log."""
-        self._scripts: dict[UserRef, str] = {}  # Script of each person's last message: `latin` or `chinese`
+    chats: Chats
+    _: KW_ONLY
+    zone: str = UTC
+    _chat: Chat | None = None
+    """The gateway's own chat, kept in memory because locales are stored in its log."""
+    _scripts: dict[UserRef, str] = field(default_factory=dict)
+    """Script of each person's last message: `latin` or `chinese`."""
 
     async def load(self) -> None:
         """Load the gateway's own chat. Before this call, no locale is stored. Raises `errors.StorageError`."""
-        self._chat = await self._chats.get(NO_CHAT)
+        self._chat = await self.chats.get(NO_CHAT)
 
     def locale(self, person: UserRef) -> Locale:
-        return Locale(**(self._chats.facts[KIND].get(str(person)) or {}))
+        return Locale(**(self.chats.facts[KIND].get(str(person)) or {}))
 
     def of(self, inbound: Inbound) -> Reader:
         """Return the locale of a message's sender. Store a change, but not for a stranger."""
@@ -90,7 +92,7 @@ class Locales:
 
     def _store(self, person: UserRef, locale: Locale) -> None:
         if self._chat is not None:
-            self._chats.append(Fact(NO_CHAT, FactSet(KIND, str(person), asdict(locale))))
+            self.chats.append(Fact(NO_CHAT, FactSet(KIND, str(person), asdict(locale))))
 
     def _spoken(
         self, person: UserRef, locale: Locale, chat_type: ChatType, zone: str | None = None
@@ -101,7 +103,7 @@ class Locales:
         wanted = None if locale.language_chosen else self._scripts.get(person)
         codes = (locale.language or DEFAULT, DEFAULT, *CATALOGUES)
         fits = (one for one in codes if wanted in {None, _script(str(CATALOGUES[one]["language.now"]))})
-        return Reader(next(fits, codes[0]), locale.zone or zone or self._zone, own)
+        return Reader(next(fits, codes[0]), locale.zone or zone or self.zone, own)
 
 
 MOST_READ = 500  # Max characters of a message from which its script is detected

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import math
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
@@ -66,17 +66,18 @@ class _Bucket:
         self.full_at = max(self.full_at, now) + self.pace.every
 
 
+@dataclass(eq=False)
 class RateLimiter:
     """Applies the rate limits in the channels' manifests. If `limits` is False, nothing is limited. A message waits for
     a slot. A cosmetic change, such as a preview's update, is dropped if no slot is free. Within w seconds, a budget
     assigns at most `burst + w / every` slots.
     """
 
-    def __init__(self, manifests: Mapping[str, Manifest], clock: Clock, *, limits: bool) -> None:
-        self._manifests = manifests
-        self._clock = clock
-        self._limits = limits
-        self.buckets: dict[str, _Bucket] = {}
+    manifests: Mapping[str, Manifest]
+    clock: Clock
+    _: KW_ONLY
+    limits: bool
+    buckets: dict[str, _Bucket] = field(default_factory=dict)
 
     async def slot(self, to: Address) -> float:
         """Wait for a slot in the budgets of the chat and the channel, take it, and return 0. Callers get slots in the order of
@@ -92,7 +93,7 @@ class RateLimiter:
                     async with far.turn:
                         if wait := await self._wait_for_slot(far):
                             return wait
-                        now = self._clock.monotonic()
+                        now = self.clock.monotonic()
                         # If the chat was frozen meanwhile, release the channel's lock, so that other chats can send.
                         if near.frozen_until <= now + _DUE:
                             near.take(now)
@@ -102,18 +103,18 @@ class RateLimiter:
             near.waiting, far.waiting = near.waiting - 1, far.waiting - 1
 
     async def _wait_for_slot(self, bucket: _Bucket) -> float:
-        while (now := self._clock.monotonic()) < (free := bucket.free_at()) - _DUE:
+        while (now := self.clock.monotonic()) < (free := bucket.free_at()) - _DUE:
             if bucket.frozen_until - now > MAX_WAIT:
                 return bucket.frozen_until - now
-            await self._clock.sleep(free - now)
+            await self.clock.sleep(free - now)
         return 0.0
 
     def spare(self, to: Address, *, reserve: int = 1, edit: bool = False) -> bool:
         """Take a slot for a cosmetic change, and return True. If a budget has fewer than 1 + `reserve` free slots, take none and
         return False. Because of the reserve, no message has to wait after the change.
         """
-        now, buckets = self._clock.monotonic(), [*self._of(to), self._cosmetic(to)]
-        edits = self._manifests[to.channel].edits if edit and self._limits else None
+        now, buckets = self.clock.monotonic(), [*self._of(to), self._cosmetic(to)]
+        edits = self.manifests[to.channel].edits if edit and self.limits else None
         if edits is not None and edits.total is not None:
             buckets.append(self._bucket(f"{to.channel} edits", edits.total))
         if any(one.waiting or one.free_at(reserve) > now for one in buckets):
@@ -126,11 +127,11 @@ class RateLimiter:
         """Stop sending for as long as the platform asks. If it limits `cosmetic` calls in all chats, stop only cosmetic calls."""
         chat, total = self._of(to)
         bucket = (self._cosmetic(to) if cosmetic else total) if error.everywhere else chat
-        bucket.frozen_until = max(bucket.frozen_until, self._clock.monotonic() + patience(error.retry_after))
+        bucket.frozen_until = max(bucket.frozen_until, self.clock.monotonic() + patience(error.retry_after))
 
     def _of(self, to: Address) -> tuple[_Bucket, _Bucket]:
         """Return the two buckets of an address: its chat's bucket, which all threads share, and its channel's bucket."""
-        manifest, limits = self._manifests[to.channel], self._limits
+        manifest, limits = self.manifests[to.channel], self.limits
         chat = self._bucket(f"{to.channel}:{to.chat_id}", manifest.pace.get(to.chat_type) if limits else None)
         return chat, self._bucket(to.channel, manifest.total if limits else None)
 
@@ -140,7 +141,7 @@ class RateLimiter:
     def _bucket(self, name: str, pace: Pace | None) -> _Bucket:
         if name not in self.buckets:
             if len(self.buckets) > MOST_BUDGETS:
-                now, known = self._clock.monotonic(), self.buckets.items()
+                now, known = self.clock.monotonic(), self.buckets.items()
                 self.buckets = {
                     key: one for key, one in known if one.waiting or max(one.full_at, one.frozen_until) > now
                 }

@@ -10,7 +10,7 @@ import io
 import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 
 import jiter
 
@@ -176,15 +176,16 @@ class ChatReply:
         return sent
 
 
+@dataclass(eq=False)
 class PartialReply:
     """Collects an answer while it streams. If `plain` is False, only the text of `chat_send` calls is shown."""
 
-    def __init__(self, *, plain: bool = True) -> None:
-        self._shows_plain = plain
-        self._text = ""
-        self._calls: dict[str, str] = {}
-        """Input (partial JSON) of each `chat_send` call so far, keyed by call id."""
-        self._first: tuple[str, str] | None = None  # Id and name of the first tool call
+    _: KW_ONLY
+    plain: bool = True
+    _text: str = ""
+    _calls: dict[str, str] = field(default_factory=dict)
+    """Input (partial JSON) of each `chat_send` call so far, keyed by call id."""
+    _first: tuple[str, str] | None = None  # Id and name of the first tool call
 
     def take(self, event: TextDelta | ToolInputDelta | ModelReply) -> None:
         if isinstance(event, TextDelta):
@@ -200,7 +201,7 @@ class PartialReply:
     @property
     def speaks(self) -> bool:
         """Return True if the answer begins with text for people. Of the tool calls, only `chat_send` has such text."""
-        return self._first[1] == SEND if self._first is not None else self._shows_plain and bool(self._text)
+        return self._first[1] == SEND if self._first is not None else self.plain and bool(self._text)
 
     def shown(self) -> str:
         """Return the first message's text so far. Plain text counts only while no tool call has begun."""

@@ -12,7 +12,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -58,14 +58,15 @@ class TurnWait:
     model_ms: int
 
 
+@dataclass(eq=False)
 class UsageSums:
     """Reads the usage totals from the log in the folder `home`, or in the PostgreSQL database at `url`. Methods block, may
     run on any thread and in several processes, and raise `errors.StorageError`. Times are in epoch seconds. `since` is
     rounded down to the hour, `until` up.
     """
 
-    def __init__(self, home: Path, url: str | None = None) -> None:
-        self._home, self._url = home, url
+    home: Path
+    url: str | None = None
 
     def total(
         self, *, chat: str | None = None, channel: str = "", since: float = 0.0, until: float = math.inf
@@ -167,7 +168,7 @@ class UsageSums:
         return str(_inbound(said).get("text") or ""), "\n\n".join(answer)
 
     def _opened(self) -> AbstractContextManager[Session]:
-        return session(self._home, self._url, "the sums of usage cannot be read")
+        return session(self.home, self.url, "the sums of usage cannot be read")
 
 
 def _inbound(received: str | None) -> Mapping[str, Any]:
@@ -214,12 +215,12 @@ def _given(chat: str | None, since: float, channel: str = "", until: float = mat
     return math.floor(since / HOUR), until / HOUR, chat, len(prefix), prefix
 
 
+@dataclass(eq=False)
 class UsageRecorder:
     """Appends a usage event for each model call. The lines of the operators' log (`JsonlLog`) inform it about calls."""
 
-    def __init__(self, chats: Chats) -> None:
-        self._chats = chats
-        self._tasks = set[asyncio.Task[None]]()
+    chats: Chats
+    _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
     def observe(self, line: Mapping[str, Any]) -> None:
         """Append a usage event for a line of the operators' log about a model's response. Ignore all other lines."""
@@ -235,8 +236,8 @@ class UsageRecorder:
             str(details.get("error") or ""),
         )
         fact = Fact(running.chat_key or NO_CHAT, used, running.request_id)
-        if self._chats.loaded(fact.chat) is not None:
-            self._chats.append(fact)
+        if self.chats.loaded(fact.chat) is not None:
+            self.chats.append(fact)
             return
         task = asyncio.get_running_loop().create_task(self._append(fact), name="usage")
         self._tasks.add(task)
@@ -244,5 +245,5 @@ class UsageRecorder:
 
     async def _append(self, fact: Fact) -> None:
         with contextlib.suppress(errors.StorageError):  # the operators' log contains the usage anyway
-            await self._chats.get(fact.chat)
-            self._chats.append(fact)
+            await self.chats.get(fact.chat)
+            self.chats.append(fact)

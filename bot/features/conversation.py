@@ -190,12 +190,12 @@ class Session:
     last: float = 0.0
 
 
+@dataclass(eq=False)
 class Sessions:
     """Conversations of one chat, rebuilt from the chat's events."""
 
-    def __init__(self) -> None:
-        self.all: dict[str, Session] = {}
-        self.current = Session("", SessionMoved("", ()))
+    all: dict[str, Session] = field(default_factory=dict)
+    current: Session = field(default_factory=lambda: Session("", SessionMoved("", ())))
 
     def apply(self, event: Event, chat: Chat) -> None:
         """Apply one event. `chat` is the chat's state after that event."""
