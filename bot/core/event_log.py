@@ -44,9 +44,7 @@ CURSOR = "cursor"
 RESTORED = "restored"
 """Kind and key of a row in the table `facts`. Restoring a backup writes it, and the next start then closes unfinished work."""
 LINGER = 0.05
-"""Max seconds before an event is written if no caller waits for it. If the process is killed, only events that nobody waits for
-are lost.
-"""
+"""Max seconds before an event is written if no caller waits for it. A kill loses only such events."""
 RETRY_SECONDS = 2.0
 """Interval in seconds between retries while the disk refuses writes."""
 CONTENT: tuple[type[Exception], ...] = (ValueError, TypeError, OverflowError)

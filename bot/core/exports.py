@@ -281,7 +281,7 @@ class LineFold:
         return None if line is None else (n, line)
 
     def _ended(self, n: int, event: Event, end: events.RowEnded) -> tuple[int, ArchiveLine | None]:
-        """Return the number of the oldest event used, and the line of a bot message; The line is None until the delivery of all
+        """Return the number of the oldest event used, and the line of a bot message. The line is None until the delivery of all
         parts has ended, or if no part was delivered.
         """
         found = next(((name, one) for name, one in self._outgoing.items() if end.row in one.parts), None)

@@ -34,15 +34,13 @@ MOST_LOWERED, MIN_OUTPUT_TOKENS, OUTPUT_MARGIN = 2, 256, 64
 """Max retries with a lower output limit, min tokens of that limit, and tokens kept free because counts may be wrong."""
 RAISES = 4  # Max factor by which the configured output limit is raised, if the model's own limit is unknown
 LARGE_TURN, MISJUDGED = 2_000, 3.0
-"""Without a plausible token count from the provider, only a turn with more tokens than the first number is too large. A plausible
-count differs from the estimate by less than the second number as a factor.
+"""A provider's token count is plausible if it differs from the estimate by less than the factor `MISJUDGED`. Without a plausible
+count, only a turn with more than `LARGE_TURN` tokens is too large.
 """
 COLD_AFTER = 300.0  # Seconds from a request's start until the provider's cache has certainly expired
 COLD_HIDES = 2_000  # Min tokens that masking must save if the provider's cache has expired
 WARM, WARM_HIDES = 3, 0.5
-"""While the provider's cache is valid: factor by which the threshold for masking is multiplied, and min share of tokens that
-masking must save.
-"""
+"""While the provider's cache is valid: factor on the masking threshold, and min share of tokens that masking must save."""
 LEAST_KEPT, KEPT_TOKENS = 3, 2_000
 """Min number of newest tool results that stay unmasked. More results stay while together they have at most `KEPT_TOKENS`."""
 KEPT_FILES, KEPT_BYTES = 4, 8_000_000

@@ -160,9 +160,7 @@ instead, so that the file does not delay later messages any longer.
 """
 AGAIN_SECONDS = 5.0  # Interval in seconds between retries of an edit whose outcome is unknown
 REPEAT_SECONDS = (0.0, 8.0, 64.0, 600.0, 3_600.0)
-"""Intervals in seconds before repeats of a message that may not have arrived. The intervals grow, because a repeat may be a
-duplicate.
-"""
+"""Seconds before each repeat of a message that may not have arrived. The waits grow, because a repeat may be a duplicate."""
 LIVE_SECONDS = 10.0
 """Timeout in seconds of creating or editing a live message. A hanging edit delays an answer by no more than this."""
 SETTLE_SECONDS = 2.0

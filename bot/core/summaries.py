@@ -533,8 +533,7 @@ async def _working_state(
     tools = _newest_fitting(found, TOOLS * most, lambda tool: estimator.tokens(model, (tool,)))
     names[_TOOLS] = {name: None for name in names[_TOOLS] if name not in tools}
     known, declared = view.server_notes(kept), [*tools, *seen]
-    # A server's usage note is left out if none of its tools is restored. The note is shown again when one of these tools is
-    # found.
+    # A server's usage note is left out if none of its tools is restored. The note is shown again when a tool is found.
     notes = {
         server: words
         for server, words in view.server_notes(dropped).items()
@@ -578,9 +577,7 @@ async def _working_state(
 
 
 def _newest_fitting(found: Mapping[str, T], most: float, size: Callable[[T], float]) -> dict[str, T]:
-    """Return the newest entries that have at most `most` tokens together. The oldest of them comes first. Skip entries that
-    do not fit any more.
-    """
+    """Return the newest entries that have at most `most` tokens together, oldest first. Skip entries that do not fit any more."""
     chosen: dict[str, T] = {}
     for name, value in reversed(list(found.items())):
         if (cost := size(value)) <= most:

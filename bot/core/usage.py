@@ -178,9 +178,7 @@ def _inbound(received: str | None) -> Mapping[str, Any]:
 async def names_of_groups(
     archive: ChatStore, sums: UsageSums, by: By, groups: Sequence[str]
 ) -> dict[str, str]:
-    """Return the names of people for totals that are grouped by chat or person; {} for other totals. Raises
-    `errors.StorageError`.
-    """
+    """Return people's names for totals by chat or person; {} for other totals. Raises `errors.StorageError`."""
     if by == "chat":
         return await people_of(archive, groups)
     return await names_of(archive, await asyncio.to_thread(sums.last_chats, groups)) if by == "person" else {}

@@ -99,7 +99,7 @@ def turn_scope(
 
 @contextmanager
 def running_scope(running: Running) -> Iterator[None]:
-    """Add a step's number or a task's id, in a changed copy of `current()`, to everything that is logged inside the context."""
+    """Add the ids in `running`, a changed copy of `current()`, to everything that is logged inside the context."""
     token = _running.set(running)
     try:
         yield

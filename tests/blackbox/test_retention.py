@@ -113,7 +113,7 @@ async def test_a_chat_that_never_begins_anew_forgets_turns_beyond_its_days(world
     await eventually(lambda: not world.recorded(said[0]))
     assert world.recorded(said[-1])
     assert await world.process.stop() == 0
-    # The process starts without the deleted data.
+    # The process can start although the old data is deleted.
     await world.process.start()
     world.telegram.say("a gull")
     await world.heard(*(f"re: {one}" for one in [*said, "a gull"]))

@@ -288,8 +288,7 @@ class Approvals(QuestionService):
             for row in copy if offered else copy[-1:]:
                 words = row.text
                 if not offered and choices and chat.turn is not None:
-                    # The question was sent without buttons, but the person may decide now. So write its text again for these
-                    # choices.
+                    # The question had no buttons, but the person may decide now. So write its text again.
                     with speaking(row.language, row.zone, row.own_zone):
                         words, _ = wording.question(self._run, one, chat.turn.first, chat_key, choices)
                 buttons = wording.buttons_of(one, choices if row is copy[-1] else ())

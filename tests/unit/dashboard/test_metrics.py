@@ -95,7 +95,7 @@ def test_lines_of_the_log_are_counted(counted: Metrics, log: JsonlLog) -> None:
 
 async def test_a_loop_that_is_late_is_seen(counted: Metrics) -> None:
     class Late(FakeClock):
-        """A clock whose `sleep` takes 0.3 s longer than requested, twice."""
+        """A clock whose first two sleeps take 0.3 s longer than requested."""
 
         looks = 0
 
