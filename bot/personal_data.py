@@ -220,7 +220,7 @@ class PersonalData:
 
     def _is_theirs(self, place: str, line: Json, found: Found) -> bool:
         """Return True if a line of the archive is by the person or answers the person, or if a line of the operator's log is about
-        the person. Archive lines by other people never count.
+        the person. In chats with several people, lines by the others are not included.
         """
         if line.get("chatKey") in found.own:
             return True

@@ -236,7 +236,8 @@ class Channel(ABC):
 
     def fetch(self, attachment: Attachment, *, most: int) -> AsyncGenerator[bytes]:
         """Yield the content of an attachment in pieces of up to `FILE_PIECE` bytes, each read on demand. Raises
-        `errors.FileTooLarge` once the file exceeds `most` bytes, `errors.FileGone` or `errors.FileUnreachable`.
+        `errors.FileTooLarge` once the file exceeds `most` bytes. Raises `errors.FileGone` or `errors.FileUnreachable` if it
+        cannot be read.
         """
         raise errors.FileGone
 

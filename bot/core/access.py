@@ -266,7 +266,7 @@ class Access:
     """Decides by stable ids, never by names, who may use the bot. The block list overrules all rules that admit people. A
     person whom no rule admits is denied.
 
-    A person's id admits the person in every chat. A group's id admits the group's members, but only in that group.
+    A rule with a person's id admits the person in every chat. A rule with a group's id admits its members, but only in that group.
     Operators are admitted. A channel that only this machine can reach (`local`) admits everyone. Bots are never admitted.
 
     The class also asks the channels which chats a person belongs to, and for links to messages.

@@ -97,7 +97,7 @@ class _Reader:
     root: Path
     log: Log
     guard: FileGuard
-    opened: list[Path] = field(default_factory=list)  # Files that are open now: each includes the next one
+    opened: list[Path] = field(default_factory=list)  # Files that are being read: each includes the next one
     left: int = TOTAL_LIMIT
     cut: list[str] = field(default_factory=list)
     """Names of files that were too large, so that only their beginning is used."""

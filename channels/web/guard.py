@@ -106,8 +106,8 @@ class Guard:
 
     async def admit(self, request: web.Request) -> None:
         """Recognise the browser that sent a request, and store it in the request as a `Visitor`. Raises `Refused` in
-        four cases: the host name is unknown (on a loopback address, this means DNS rebinding), a page of another site caused the
-        request, a form of another site could send such a body, or the browser has no access to the path.
+        four cases: the host name is unknown (on a loopback address, a sign of DNS rebinding), a page of another site caused the
+        request, the body has a content type that forms of other sites can send, or the browser may not open the path.
         """
         host, api = name_of(request), request.path.startswith("/api/")
         if not host or (self._names is not None and host not in self._names):

@@ -1,7 +1,7 @@
 """Claim check: compares the actions that a reply claims to have done with the tool calls of its turn. A promise, in which a
 reply says that the bot will do something later, goes on the board (`/waiting`) unless the turn scheduled a job.
 
-Quotes, drafts, code, past events, conditions, plans, denials and questions are no claims. A doubtful sentence counts as neither
+These do not count as claims: quotes, drafts, code, accounts of earlier events, conditions, plans, denials, questions. A doubtful sentence counts as neither
 claim nor promise. Each language has a file of phrases in this folder.
 """
 

@@ -118,7 +118,7 @@ def act(asked: Approval, *, names_tool: bool = True) -> str:
 
 
 def waiting_notice(found: Question) -> tuple[str, str]:
-    """Return the text for people who may not decide, and the line of that text to remove once the question is decided."""
+    """Return the notice for people who are not allowed to decide the question, and its line to remove after the decision."""
     task, wish = found.asked.task, act(found.asked, names_tool=False)
     words = say("approval.waits_task", task=task, act=wish) if task else say("approval.waits", act=wish)
     until = say("approval.asked", count=int(SECONDS // 60))

@@ -97,7 +97,7 @@ _FOLDED = re.compile(
 
 
 def tokens(text: str) -> list[str]:
-    """Return all tokens of a text, including repeated ones. Never raises."""
+    """Return the tokens of a text of up to `LONGEST_TEXT` characters, including repeated ones. Never raises."""
     return list(chain.from_iterable(map(_of_word, _words(_cut(text, LONGEST_TEXT)))))
 
 
