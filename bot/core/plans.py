@@ -164,7 +164,15 @@ def read(when: str, *, zone: str, now: float, least: float) -> Plan:
     try:
         where = times.zone(zone)
         if words.lower().startswith("every"):
-            plan = _every(words, zone, now)
+            match = _EVERY.fullmatch(words)
+            if match is None:
+                raise ValueError(
+                    "expected a number with m, h, d or w, such as every 30m or every 2h, "
+                    f"got {text.preview(words, 40)!r}"
+                )
+            count, unit = match[1], match[2].lower()
+            seconds = int(count) * _UNITS[unit]
+            plan = Plan(kind="every", zone=zone, said=f"{count}{unit}", begin=now, every=seconds)
             if not least <= plan.every <= LONGEST_EVERY:
                 raise ValueError(f"expected from {least / 60:g} minutes to 366 days, got {words}")
         elif _CRON.fullmatch(words):
@@ -199,16 +207,6 @@ def _moment(words: str) -> datetime:
     if len(words) <= len("2026-03-01") and moment.date() == date.fromisoformat(words):
         raise ValueError(f"expected a time of day too, such as {words[:10]}T09:00")
     return moment
-
-
-def _every(words: str, zone: str, now: float) -> Plan:
-    match = _EVERY.fullmatch(words)
-    if match is None:
-        raise ValueError(
-            f"expected a number with m, h, d or w, such as every 30m or every 2h, got {text.preview(words, 40)!r}"
-        )
-    count, unit = match[1], match[2].lower()
-    return Plan(kind="every", zone=zone, said=f"{count}{unit}", begin=now, every=int(count) * _UNITS[unit])
 
 
 def of_a_clock(plan: Plan) -> bool:

@@ -246,17 +246,14 @@ class InstructionFiles:
     def __post_init__(self) -> None:
         self.root = self.root.resolve()
 
-    @property
-    def _far(self) -> list[Path]:
-        return [*self.everywhere, self.root / AGENT_FILE]
-
     async def of_chat(self, channel: str | None, chat_key: ChatKey, model: str) -> Instructions:
         """Return the instructions for a chat. `channel` is None for a turn that belongs to no channel."""
         cut: list[str] = []
         near = [self._path("channels", channel or ""), self._path("chats", str(chat_key))]
-        *found, adapted = await self._texts([*self._far, *near, self._path("models", model)], cut)
-        texts, far = resolve(found), len(self._far)
-        shared, own = ("\n\n".join(filter(None, part)) for part in (texts[:far], texts[far:]))
+        far = [*self.everywhere, self.root / AGENT_FILE]
+        *found, adapted = await self._texts([*far, *near, self._path("models", model)], cut)
+        texts = resolve(found)
+        shared, own = ("\n\n".join(filter(None, part)) for part in (texts[: len(far)], texts[len(far) :]))
         return Instructions(shared, own, adapted, tuple(cut))
 
     async def of_person(self, channel: str, chat_key: ChatKey, user_id: str) -> str:
@@ -264,8 +261,9 @@ class InstructionFiles:
         if not mine.exists():
             return ""
         # Return only the text of the person's file. The cached prompt keeps even the sections that this file overrides.
+        far = [*self.everywhere, self.root / AGENT_FILE]
         near = [self._path("channels", channel), self._path("chats", str(chat_key)), mine]
-        return resolve(await self._texts([*self._far, *near], []))[-1]
+        return resolve(await self._texts([*far, *near], []))[-1]
 
     def _path(self, scope: str, *names: str) -> Path:
         return self.root / ".ship" / "instructions" / scope / f"{'-'.join(map(file_name, names))}.md"
