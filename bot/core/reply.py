@@ -329,8 +329,10 @@ def _long_blocks(
             is_open = not (closed and words.find("\n", start, end) >= 0) and not words[end:].strip()
             markdown = f"{token.markup}{token.info}\n{body}{token.markup}"
             if goes_on or not is_open:
-                end, name = len(words) if is_open else end, _code_name(token.info)
-                file = OutgoingFile(name, "text/plain", body.encode(), markdown=markdown)
+                end = len(words) if is_open else end
+                language = (token.info[:100].split() or [""])[0].lower().strip("{}.:")
+                ending = _ENDINGS.get(language, language if _OWN_ENDING.fullmatch(language) else "txt")
+                file = OutgoingFile(f"code.{ending}", "text/plain", body.encode(), markdown=markdown)
                 too_long = body.count("\n") > limits.lines or len(markdown) > limits.characters
                 yield from [(start, end, file, [])] if too_long else ()
             continue
@@ -349,12 +351,6 @@ def _long_blocks(
         if wide or len(rows) > limits.lines or len(markdown) > limits.characters:
             file = OutgoingFile("table.csv", "text/csv", _csv(rows), markdown=markdown)
             yield start, end, file, _first_rows(rows, limits.columns)
-
-
-def _code_name(info: str) -> str:
-    language = (info[:100].split() or [""])[0].lower().strip("{}.:")
-    own = language if _OWN_ENDING.fullmatch(language) else "txt"
-    return f"code.{_ENDINGS.get(language, own)}"
 
 
 def _csv(rows: Iterable[Iterable[str]]) -> bytes:

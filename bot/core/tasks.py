@@ -22,7 +22,7 @@ from bot.contracts.messages import ANYBODYS, NOBODYS, Inbound, Provenance
 from bot.contracts.model import ModelReply, ModelRequest, ModelStream, Usage
 from bot.contracts.tools import ToolCall, ToolResult
 from bot.core import events, quotes
-from bot.core.chat import Chat, Turn, chat_of_task
+from bot.core.chat import Chat, chat_of_task
 from bot.core.chats import Chats, Fact
 from bot.core.context import ContextEntry
 from bot.core.event_log import EventLog
@@ -110,13 +110,11 @@ def _totals(chat: Chat, prices: PriceTable) -> tuple[UsageTotals, float]:
                 *(one.usage.get(name, 0) for name in ("input", "output", "cacheRead", "cacheWrite"))
             )
             unpriced, cost = one.cost_usd is None, one.cost_usd or 0.0
-            totals.add(UsageTotals(calls=1, tokens=_tokens(usage), cost=cost, unpriced=unpriced))
+            totals.add(
+                UsageTotals(calls=1, tokens=Counter(usage_object(usage)), cost=cost, unpriced=unpriced)
+            )
             charged += prices.at_most(one.model, usage, one.cost_usd)
     return totals, charged
-
-
-def _tokens(usage: Usage) -> Counter[str]:
-    return Counter(usage_object(usage))
 
 
 @dataclass(eq=False)
@@ -160,7 +158,11 @@ class TurnTasks:
         name = turn.tasks[call]
         chat = await self.chats.get(chat_of_task(self.chat.key, name))
         label = agent.redact(text.preview(description.strip() or words, LABEL))
-        ordered = events.Ordered(_inbound(turn, name, agent.redact(words)), label, mode)
+        # The instructions of a task are a message in the name of the turn's person.
+        same = ("channel", "chat_id", "chat_key", "chat_type", "user_id", "ts", "target")
+        place = {one: getattr(turn.first, one) for one in same}
+        inbound = Inbound(**place, keys=(), text=agent.redact(words), request_id=name)
+        ordered = events.Ordered(inbound, label, mode)
         totals, charged = _totals(chat, self.parent.models.prices)
         self.spend(totals.tokens.total(), charged)
         facts = [*([] if chat.turn is not None else [ordered]), events.TurnStarted((name,), agent.boot)]
@@ -250,7 +252,8 @@ class TurnTasks:
         size, most = models.estimator.request(request), request.max_tokens
         with self.reserved(size + most, _usd(models.prices, model, size, most)):
             reply = await reply_of(models.model.stream(request))
-        self.spend(_tokens(reply.usage).total(), models.prices.at_most(model, reply.usage, reply.cost_usd))
+        spent = sum(usage_object(reply.usage).values())
+        self.spend(spent, models.prices.at_most(model, reply.usage, reply.cost_usd))
         models.learn(request, reply)
         words = self.agent.redact(blocks.plain_text(reply.content)).strip()
         if not words or reply.stop_reason == "refusal":
@@ -270,13 +273,6 @@ def _coverage(results: Sequence[Worker]) -> str:
         if numbers := [str(at) for at, one in enumerate(results, 1) if one.status == status]:
             said += f"; {words}: {', '.join(numbers)}"
     return said + "."
-
-
-def _inbound(turn: Turn, name: str, words: str) -> Inbound:
-    """Return the task's instructions as an incoming message in the name of the turn's person."""
-    first = turn.first
-    same = ("channel", "chat_id", "chat_key", "chat_type", "user_id", "ts", "target")
-    return Inbound(**{one: getattr(first, one) for one in same}, keys=(), text=words, request_id=name)
 
 
 @dataclass(eq=False)
@@ -527,7 +523,7 @@ class Worker(ModelWrapper):
                 self.first_token.set()
                 if isinstance(piece, ModelReply):
                     charged = models.prices.at_most(name, piece.usage, piece.cost_usd)
-                    self.tasks.spend(_tokens(piece.usage).total(), charged)
+                    self.tasks.spend(sum(usage_object(piece.usage).values()), charged)
                     self._tell("model")
                     if self._last_call:
                         left = [one for one in piece.content if one.get("type") != "tool_use"]
