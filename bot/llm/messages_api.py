@@ -122,7 +122,7 @@ class EventStream:
     """Decodes server-sent events. `feed` takes a chunk of bytes and returns the JSON objects that are now complete."""
 
     _rest: bytes = b""
-    _left: int = MAX_STREAM
+    _left: int = field(default_factory=lambda: MAX_STREAM)
 
     def feed(self, chunk: bytes) -> list[Json]:
         """Return the JSON objects that a chunk completes. Raises `errors.StreamBroken` if an event is not a JSON object, or if the
