@@ -196,13 +196,6 @@ class Step:
     open: bool = False
 
 
-def turn_lines(folder: Path, disk: Disk, request_id: str) -> list[Line]:
-    """Return the log lines of a turn, oldest first."""
-    return [
-        line for _, line in LogReader(folder, disk, LineFilter(request=request_id)).of_request(request_id)
-    ]
-
-
 def steps_of(lines: Sequence[Line]) -> list[Step]:
     """Return the steps of a turn's log lines. The line at which a model call or tool call begins is a step only if the call has
     not ended. The duration of a turn's begin or of a retry is the wait before it.

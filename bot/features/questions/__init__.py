@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import starmap
 
 from pydantic import TypeAdapter
@@ -50,17 +50,16 @@ SCOPES: dict[str, Scope] = {"once": "once", "chat": "chat", "today": "today", "a
 _GRANTS = TypeAdapter(LastingApproval)
 
 
+@dataclass(eq=False)
 class Approvals(QuestionService):
     """Implements `contracts.approvals.Approvals`. A question may be sent to several chats."""
 
-    def __init__(self, runtime: Runtime, admissions: Admissions) -> None:
-        super().__init__(runtime)
-        self._admissions = admissions
+    admissions: Admissions
 
     async def decide(self, asked: Approval, *others: Approval) -> Verdict:
         """Implement `contracts.approvals.Approvals.decide`. Each chat has at most one open question at a time."""
         async with self._alone(asked.chat_key):
-            chat = await self._run.chats.get(asked.chat_key)
+            chat = await self.run.chats.get(asked.chat_key)
             calls = [asked, *others] if others else []
             left = [one for one in calls if _about(chat, one) is None and self._given(one) is None]
             for may in dict.fromkeys((one.granted, one.own) for one in left):
@@ -73,7 +72,7 @@ class Approvals(QuestionService):
         if verdict.ended in {"nobody", "unattended"} or wording.decides_each(verdict):
             return
         for one in calls:
-            name = self._run.ids.ulid()
+            name = self.run.ids.ulid()
             decided = (events.QuestionAsked(name, one), events.Decided(name, verdict))
             self._append(chat, one.request_id, *decided, *self._granted(name, one, verdict))
 
@@ -89,10 +88,10 @@ class Approvals(QuestionService):
         if turn is None or asked.user_id is None:
             return Verdict("nobody")
         # An operator on the web page or in the terminal sees only questions from their own chats.
-        manifests, first = self._run.manifests, turn.first
+        manifests, first = self.run.manifests, turn.first
         if not asked.granted and not any(
             operator == first.person or manifests[operator.channel].access != "local"
-            for operator in self._run.operators
+            for operator in self.run.operators
             if operator.channel in manifests
         ):
             return Verdict("nobody")
@@ -100,12 +99,12 @@ class Approvals(QuestionService):
             return Verdict("unattended")
         found = _about(chat, asked)
         if found is None:
-            name = self._run.ids.ulid()
+            name = self.run.ids.ulid()
             self._append(chat, asked.request_id, events.QuestionAsked(name, asked))
-            self._run.log.write("approval", "people are asked", approval=name, tool=asked.tool)
+            self.run.log.write("approval", "people are asked", approval=name, tool=asked.tool)
             found = chat.questions[name]
         if found.verdict is None:
-            async with self._run.suspended():
+            async with self.run.suspended():
                 await self._show(chat, found, turn.first)
         return found.verdict or Verdict("nobody")
 
@@ -119,7 +118,7 @@ class Approvals(QuestionService):
             one
             for one in (self._lasting() if asked.lasting else ())
             if one.asked.fingerprint.partition(":")[0] == asked.fingerprint.partition(":")[0]
-            and (asked.granted or one.verdict.scope == "always" or one.verdict.by in self._run.operators)
+            and (asked.granted or one.verdict.scope == "always" or one.verdict.by in self.run.operators)
             and one.verdict.covers(asked.chat_key, asked_in=one.asked.chat_key)
         ]
         return max(
@@ -130,14 +129,14 @@ class Approvals(QuestionService):
 
     def _lasting(self) -> list[LastingApproval]:
         """Return the valid lasting approvals, oldest first. An approval for one day expires at the end of that day."""
-        today = times.local(self._run.clock.now()).date()
-        found = map(_GRANTS.validate_python, self._run.chats.facts[GRANTED].values())
+        today = times.local(self.run.clock.now()).date()
+        found = map(_GRANTS.validate_python, self.run.chats.facts[GRANTED].values())
         dates = ((one, times.local(one.decided_at).date()) for one in found)
         valid = [one for one, date in dates if one.verdict.scope != "today" or date == today]
         return sorted(valid, key=lambda one: one.decided_at)
 
     def _granted(self, name: str, asked: Approval, verdict: Verdict) -> list[events.FactSet]:
-        now = self._run.clock.now()
+        now = self.run.clock.now()
         return [_fact(LastingApproval(name, asked, verdict, now))] if verdict.lasts else []
 
     async def _show(self, chat: Chat, found: Question, first: Inbound) -> None:
@@ -147,11 +146,11 @@ class Approvals(QuestionService):
         asked, all_choices = found.asked, that_hold(found.asked, CHOICES)
 
         async def ask_operator(operator: UserRef, to: Address) -> str:
-            with speaking(*self._run.locales.of_person(operator)):
+            with speaking(*self.run.locales.of_person(operator)):
                 return await self._ask(chat, found, first, to, all_choices)
 
-        alone = first.person in self._run.operators or asked.own
-        elsewhere = () if alone else self._run.alerts.people(asked.request_id)
+        alone = first.person in self.run.operators or asked.own
+        elsewhere = () if alone else self.run.alerts.people(asked.request_id)
         theirs = await asyncio.gather(*starmap(ask_operator, elsewhere))
         choices = self._choices(asked, first.person)
         if not choices and first.chat_type == "group" and not await self._reached(chat, found, theirs):
@@ -164,11 +163,11 @@ class Approvals(QuestionService):
             lost = blind and all(found.arrived(name) is False for name in theirs)
             return True if found.verdict is not None or lost else None
 
-        await self._run.chats.until(chat.key, settled)
+        await self.run.chats.until(chat.key, settled)
         if found.verdict is None:
-            self._run.log.write("approval", "no operator can be reached", level="warn", approval=found.id)
+            self.run.log.write("approval", "no operator can be reached", level="warn", approval=found.id)
             # The question must be delivered before its message can show the outcome.
-            await self._run.chats.until(chat.key, lambda: found.arrived(own) is not None or None)
+            await self.run.chats.until(chat.key, lambda: found.arrived(own) is not None or None)
             self._append(chat, asked.request_id, events.Decided(found.id, Verdict("nobody")))
 
     async def _ask(
@@ -183,22 +182,22 @@ class Approvals(QuestionService):
         name = f"{found.id}/{to.chat_key}"
         if queued := [one for one in found.rows if one == name or one.startswith(f"{name}/")]:
             return queued[-1]
-        limited = self._run.channels[to.channel].reading_limits is not None
+        limited = self.run.channels[to.channel].reading_limits is not None
         cut = bool(choices) and limited and len(found.asked.shown) > wording.SHOWN
         if cut and not await self._sent_whole(chat, found, to, f"{name} file"):
             choices = tuple(one for one in choices if one not in LASTING)
         if choices:
-            words, while_open = wording.question(self._run, found, first, to.chat_key, choices, cut=cut)
+            words, while_open = wording.question(self.run, found, first, to.chat_key, choices, cut=cut)
         else:
             words, while_open = wording.waiting_notice(found)
         if to.chat_key != first.chat_key:
-            place = str(self._run.access.place(first))
+            place = str(self.run.access.place(first))
             if first.channel != to.channel:
                 place = say("place.elsewhere", place=place, channel=first.channel.title())
             words += f"\n\n{say('approval.asked_in', place=place)}"
         buttons = wording.buttons_of(found, choices)
         rows = outgoing.rows(
-            self._run, name, to, words, buttons=buttons, question=found.id, while_open=(while_open,)
+            self.run, name, to, words, buttons=buttons, question=found.id, while_open=(while_open,)
         )
         self._append(chat, found.asked.request_id, *rows)
         return rows[-1].row
@@ -210,13 +209,13 @@ class Approvals(QuestionService):
         file = wording.file_of(found.asked)
         if name not in found.rows:
             try:
-                await self._run.files.check(to.channel, file)
-                async with self._run.files.kept([file]) as (stored,):
+                await self.run.files.check(to.channel, file)
+                async with self.run.files.kept([file]) as (stored,):
                     row = to.queued(name, file.markdown, form="notice", question=found.id, file=stored)
                     self._append(chat, found.asked.request_id, row)
             except errors.FileRefused as error:
                 words, cause = "a call is no file", str(error)
-                self._run.log.write("approval", words, level="warn", approval=found.id, cause=cause)
+                self.run.log.write("approval", words, level="warn", approval=found.id, cause=cause)
                 return False
 
         def known() -> bool | None:
@@ -224,10 +223,10 @@ class Approvals(QuestionService):
             # If the platform rejects the file, the gateway sends the content as text.
             return True if (arrived is False and file.markdown) or found.verdict is not None else arrived
 
-        return await self._run.chats.until(chat.key, known)
+        return await self.run.chats.until(chat.key, known)
 
     def _choices(self, asked: Approval, person: UserRef) -> tuple[Choice, ...]:
-        if person in self._run.operators:
+        if person in self.run.operators:
             return that_hold(asked, CHOICES)
         if person != asked.person or not (asked.granted or asked.own):
             return ()
@@ -239,11 +238,11 @@ class Approvals(QuestionService):
         lines = [say("home.waits", act=act(one, names_tool=False)) for one in waits[:MOST_SHOWN]]
         more = len(waits) - MOST_SHOWN
         lines += [say("home.more_jobs", count=more)] if more > 0 else []
-        return HomeSection(self._run.settings.name, tuple(lines))
+        return HomeSection(self.run.settings.name, tuple(lines))
 
     async def waiting(self, viewer: Viewer) -> list[OpenLoop]:
         """Return the open questions that this person sees on the board. At the console, also return the lasting approvals."""
-        found = await self._admissions.waiting(viewer)
+        found = await self.admissions.waiting(viewer)
         for chat, one in self._open("call", "budget", "question"):
             asked, about = one.asked, (one.asked_at, one.asked.person)
             if not viewer.sees(asked.person, asked.chat_key):
@@ -277,7 +276,7 @@ class Approvals(QuestionService):
 
     def open_in(self, chat_key: ChatKey, person: UserRef) -> list[ShownQuestion]:
         """Return the open questions of a chat with the buttons that this person may press now."""
-        chat = self._run.chats.loaded(chat_key)
+        chat = self.run.chats.loaded(chat_key)
         found = list[ShownQuestion]()
         for one in chat.questions.values() if chat is not None else ():
             copy = [row for row in one.copies.values() if is_shown_in(row.id, chat_key)]
@@ -290,7 +289,7 @@ class Approvals(QuestionService):
                 if not offered and choices and chat.turn is not None:
                     # The question had no buttons, but the person may decide now. So write its text again.
                     with speaking(row.language, row.zone, row.own_zone):
-                        words, _ = wording.question(self._run, one, chat.turn.first, chat_key, choices)
+                        words, _ = wording.question(self.run, one, chat.turn.first, chat_key, choices)
                 buttons = wording.buttons_of(one, choices if row is copy[-1] else ())
                 found.append(ShownQuestion(row.id, words, int(one.asked_at * 1000), buttons))
         return found
@@ -312,7 +311,7 @@ class Approvals(QuestionService):
         turn = next(open_ones, None)
         if turn is None:
             return Done(say("approval.unknown"))
-        if press.person != turn.first.person and press.person not in self._run.operators:
+        if press.person != turn.first.person and press.person not in self.run.operators:
             return Done(say("approval.not_yours"))
         none = dict.fromkeys(("message_id", "answers", "renews", "command"))
         bare = {**none, "quoted": (), "attachments": (), "text": "", "addressed": "command", "ts": press.ts}
@@ -321,7 +320,7 @@ class Approvals(QuestionService):
         said += [{"text": words}] if words else []
         facts = list[Fact]()
         for number, change in enumerate(said):
-            name = self._run.ids.ulid()
+            name = self.run.ids.ulid()
             keys = (f"{press.channel}:afresh:{press.args}:{number}",)
             one = turn.first.model_copy(update={**bare, **change, "request_id": name, "keys": keys})
             data = events.Received(one) if number else events.Stop(one)
@@ -330,11 +329,11 @@ class Approvals(QuestionService):
 
     async def listed(self, inbound: Inbound) -> Done:
         """Run `/approvals`: list the lasting approvals. `/approvals NAME` revokes the approval of this name."""
-        if inbound.person not in self._run.operators:
+        if inbound.person not in self.run.operators:
             return Done(say("approval.not_yours"))
         if inbound.chat_type != "direct":
             return Done(say("commands.allow_privately"))
-        found, now = self._lasting(), self._run.clock.now()
+        found, now = self._lasting(), self.run.clock.now()
         if inbound.args:
             given = next((one for one in found if _is_called(one.id, inbound.args.upper())), None)
             if given is None:
@@ -355,7 +354,7 @@ class Approvals(QuestionService):
             )
             for one in found
         ]
-        how = say("approvals.how", prefix=self._run.manifests[inbound.channel].command_prefix)
+        how = say("approvals.how", prefix=self.run.manifests[inbound.channel].command_prefix)
         return Done("\n".join([*lines, how]) if lines else say("approvals.none"))
 
     async def _decide(self, inbound: Inbound, name: str, ended: Ended, scope: Scope) -> Done:
@@ -364,7 +363,7 @@ class Approvals(QuestionService):
             return Done(found)
         asked, refusal = found.asked, ""
         asker = asked.granted and inbound.person == asked.person
-        if inbound.person not in self._run.operators and (not asker or scope == "always"):
+        if inbound.person not in self.run.operators and (not asker or scope == "always"):
             refusal = say("approval.not_always" if asker else "approval.not_yours")
         elif scope in LASTING and not asked.lasting:
             refusal = say("approval.once_only")
@@ -375,7 +374,7 @@ class Approvals(QuestionService):
             return Done(refusal)
         verdict = Verdict(ended, inbound.person, scope, inbound.user_name or "", inbound.request_id)
         if asked.subject == "person":
-            if not await self._admissions.decide(found, verdict):
+            if not await self.admissions.decide(found, verdict):
                 return Done(say("approval.unknown"))
             return Done(say("strangers.admits" if ended == "approved" else "strangers.stays_out"))
         self._note(found, inbound, ended, scope=scope)
@@ -393,7 +392,7 @@ class Approvals(QuestionService):
             if len(found) == 1:
                 return found[0]
             # Only buttons contain the full id. An unknown full id thus comes from the button of a closed question.
-            closed = len(wanted) == len(self._run.ids.ulid())
+            closed = len(wanted) == len(self.run.ids.ulid())
             return say("approval.unknown") if closed else say("approval.no_such", name=text.preview(name, 40))
         seen = [(one, self._seen_in(one, inbound)) for _, one in self._open("call", "budget")]
         near = [one for one, places in seen if places]
@@ -404,15 +403,15 @@ class Approvals(QuestionService):
             return say("approval.nothing")
         told = ((one.id[-SHORT:], act(one.asked), named(in_words(one.asked.shown))) for one in near)
         names = [say("approval.one", name=short, act=wish, shown=shown) for short, wish, shown in told]
-        prefix = self._run.manifests[inbound.channel].command_prefix
+        prefix = self.run.manifests[inbound.channel].command_prefix
         return say("approval.which", name=near[0].id[-SHORT:], names=", ".join(names), prefix=prefix)
 
     def _seen_in(self, one: Question, inbound: Inbound) -> set[ChatKey]:
         """Return the chats in which this person sees a question: the asking chat; for an operator, also all chats with a copy."""
         asked_in, here = one.asked.chat_key, inbound.chat_key
         found = {asked_in} if here.shows(asked_in) else set[ChatKey]()
-        if inbound.person in self._run.operators:
-            shown = {self._run.manifests[row.channel].encode(row.target) for row in one.copies.values()}
+        if inbound.person in self.run.operators:
+            shown = {self.run.manifests[row.channel].encode(row.target) for row in one.copies.values()}
             direct = inbound.chat_type == "direct"
             found |= {key for key in shown if here.shows(key) or (direct and key.shows(here))}
         return found
@@ -424,7 +423,7 @@ class Approvals(QuestionService):
         facts: Json = {"approval": found.id, "decision": decision, "scope": scope, "by": str(inbound.person)}
         facts |= {"chat_key": asked.chat_key, "request_id": asked.request_id}
         facts |= {"rule": asked.rule or None, "fingerprint": asked.fingerprint}
-        self._run.log.write("approval", f"{asked.tool}: {decision}", **facts)
+        self.run.log.write("approval", f"{asked.tool}: {decision}", **facts)
 
 
 def _about(chat: Chat, asked: Approval) -> Question | None:
@@ -445,23 +444,23 @@ class ToolQuestions(QuestionService):
     async def ask(self, chat_key: ChatKey, request_id: str, words: str) -> str | None:
         """Implement `tools.context.Ask`. Each chat has at most one open question at a time."""
         async with self._alone(chat_key):
-            chat = await self._run.chats.get(chat_key)
+            chat = await self.run.chats.get(chat_key)
             turn = chat.turn
             if turn is None or turn.id != request_id or turn.first.due is not None:
                 return None
-            first, name = turn.first, self._run.ids.ulid()
+            first, name = turn.first, self.run.ids.ulid()
             record = Approval(turn.id, chat.key, first.channel, first.user_id, shown=words)
             record = replace(record, granted=True, own=True, subject="question")
-            rows = outgoing.rows(self._run, name, Address.of(first), words, question=name)
+            rows = outgoing.rows(self.run, name, Address.of(first), words, question=name)
             self._append(chat, turn.id, events.QuestionAsked(name, record), *rows)
             asked = chat.questions[name]
-            self._run.log.write("question", "the person is asked something", request_id=turn.id)
-            async with self._run.suspended():
-                await self._run.chats.until(
+            self.run.log.write("question", "the person is asked something", request_id=turn.id)
+            async with self.run.suspended():
+                await self.run.chats.until(
                     chat.key, lambda: asked.verdict or False in asked.rows.values() or None
                 )
             if asked.verdict is None:
-                self._run.log.write("question", "a question did not arrive", level="warn")
+                self.run.log.write("question", "a question did not arrive", level="warn")
                 self._append(chat, turn.id, events.Decided(name, Verdict("nobody")))
             if asked.verdict is None or asked.verdict.ended != "steered":
                 return None

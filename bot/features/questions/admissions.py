@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Literal
 from weakref import WeakValueDictionary
 
@@ -37,23 +38,25 @@ CHECK_SECONDS = 2.0  # interval in seconds between checks for decisions that ano
 REACHED_SECONDS = 3.0  # timeout in seconds for delivering a question to an operator
 
 
+@dataclass(eq=False)
 class QuestionService:
     """Base of the services that ask people questions."""
 
-    def __init__(self, runtime: Runtime) -> None:
-        self._run = runtime
-        self._locks = WeakValueDictionary[ChatKey, asyncio.Lock]()
+    run: Runtime
+    _locks: WeakValueDictionary[ChatKey, asyncio.Lock] = field(
+        init=False, default_factory=WeakValueDictionary
+    )
 
     def _alone(self, chat_key: ChatKey) -> asyncio.Lock:
         return self._locks.setdefault(chat_key, asyncio.Lock())
 
     def _append(self, chat: Chat, turn: str | None, *data: events.EventData) -> None:
-        self._run.chats.append(*(Fact(chat.key, one, turn) for one in data))
+        self.run.chats.append(*(Fact(chat.key, one, turn) for one in data))
 
     def _open(self, *subjects: Subject) -> list[tuple[Chat, Question]]:
         return [
             (chat, one)
-            for chat in self._run.chats
+            for chat in self.run.chats
             for one in chat.questions.values()
             if one.verdict is None and one.asked.subject in subjects
         ]
@@ -71,41 +74,39 @@ class QuestionService:
 
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(REACHED_SECONDS):
-                return await self._run.chats.until(chat.key, known)
+                return await self.run.chats.until(chat.key, known)
         return False
 
 
+@dataclass(eq=False)
 class Admissions(QuestionService):
     """Creates admission requests, applies decisions, and runs `/allow` and `/block`."""
 
-    def __init__(self, runtime: Runtime) -> None:
-        super().__init__(runtime)
-        self._manifests = runtime.manifests
-        self._rules: list[object] = []
+    _rules: list[object] = field(init=False, default_factory=list)
 
     async def ask(self, inbound: Inbound) -> Done:
         """Ask operators to admit a message's author. A second call for the same message, after a crash, reuses the stored request."""
-        await asyncio.to_thread(self._run.lists.note, inbound.channel, inbound.user_id, inbound.user_name)
-        chat = await self._run.chats.get(inbound.chat_key)
+        await asyncio.to_thread(self.run.lists.note, inbound.channel, inbound.user_id, inbound.user_name)
+        chat = await self.run.chats.get(inbound.chat_key)
         name = inbound.request_id
         for other, old in self._open("person"):
-            if old.asked_at < self._run.clock.now() - KEPT:
+            if old.asked_at < self.run.clock.now() - KEPT:
                 self._append(other, None, events.Decided(old.id, Verdict("expired")))
             elif _person(old) == inbound.person and old.id != name:
                 return Done()
-        if name not in self._run.chats.facts[ASKED]:
-            self._run.chats.append(*self._asked(chat, inbound))
+        if name not in self.run.chats.facts[ASKED]:
+            self.run.chats.append(*self._asked(chat, inbound))
         found = chat.questions.get(name)
         if found is None or found.verdict is not None:
             return Done()  # the request was decided before a crash
-        if inbound.chat_type == "group" and not self._manifests[inbound.channel].ephemeral:
+        if inbound.chat_type == "group" and not self.run.manifests[inbound.channel].ephemeral:
             return Done()  # no reply, because everybody in the group would read it
         key = "strangers.asked" if await self._reached(chat, found, found.rows) else "strangers.tell_them"
         return Done(paragraph(say("strangers.hello"), say(key, who=inbound.person)))
 
     def _asked(self, chat: Chat, inbound: Inbound) -> Iterator[Fact]:
         """Yield the events that store a request. If operators got fewer than `MOST` requests today, also yield messages to them."""
-        name, now, run = inbound.request_id, self._run.clock.now(), self._run
+        name, now, run = inbound.request_id, self.run.clock.now(), self.run
         before = run.chats.facts[ASKED]
         told = sum(fact["told"] for fact in before.values() if fact["at"] > now - EVERY) < MOST
         value = {"at": now, "told": told, "inbound": inbound.model_dump(mode="json")}
@@ -117,7 +118,7 @@ class Admissions(QuestionService):
         shown = f"`{named(inbound.user_name)}` ({who})" if inbound.user_name else who
         for operator, to in run.alerts.people(name) if told else ():
             with speaking(*run.locales.of_person(operator)):
-                place, prefix = run.access.place(inbound), self._manifests[to.channel].command_prefix
+                place, prefix = run.access.place(inbound), self.run.manifests[to.channel].command_prefix
                 words = say("strangers.question", who=shown, id=who, place=place, prefix=prefix)
                 buttons = QuestionButtons(name, ABOUT_A_PERSON)
                 rows = outgoing.rows(run, f"{name}/{to.chat_key}", to, words, buttons=buttons, question=name)
@@ -141,7 +142,7 @@ class Admissions(QuestionService):
                 one.name,
                 acts=("admit", "block"),
             )
-            for one in await asyncio.to_thread(self._run.lists.pending)
+            for one in await asyncio.to_thread(self.run.lists.pending)
             for who in (UserRef(one.channel, one.user_id),)
         ]
 
@@ -149,15 +150,15 @@ class Admissions(QuestionService):
         """Apply a decision that an operator made with a button. Return False if the request is already decided, or if the
         person was blocked in the meantime.
         """
-        chat, who = await self._run.chats.get(found.asked.chat_key), _person(found)
+        chat, who = await self.run.chats.get(found.asked.chat_key), _person(found)
         async with self._alone(chat.key):
             if found.verdict is not None:
                 return False
-            if self._run.access.standing(who, chat.key.chat_id, "direct").reason in {"blocked", "never"}:
-                self._run.chats.append(*self._decided(chat, found.id, Verdict("denied", scope="always")))
+            if self.run.access.standing(who, chat.key.chat_id, "direct").reason in {"blocked", "never"}:
+                self.run.chats.append(*self._decided(chat, found.id, Verdict("denied", scope="always")))
                 return False
             await self._carry_out(who, verdict)
-            self._run.chats.append(*self._decided(chat, found.id, verdict))
+            self.run.chats.append(*self._decided(chat, found.id, verdict))
             return True
 
     async def _decide(self, who: UserRef, verdict: Verdict) -> Sequence[Fact]:
@@ -166,10 +167,10 @@ class Admissions(QuestionService):
         theirs = [(chat, one.id) for chat, one in self._open("person") if _person(one) == who]
         if not theirs and verdict.ended == "approved":
             verdict = Verdict("approved")
-            for name, value in list(self._run.chats.facts[ASKED].items()):
+            for name, value in list(self.run.chats.facts[ASKED].items()):
                 inbound = Inbound.model_validate(value["inbound"])
-                if inbound.person == who and value["at"] > self._run.clock.now() - KEPT:
-                    theirs.append((await self._run.chats.get(inbound.chat_key), name))
+                if inbound.person == who and value["at"] > self.run.clock.now() - KEPT:
+                    theirs.append((await self.run.chats.get(inbound.chat_key), name))
         return [fact for chat, name in theirs for fact in self._decided(chat, name, verdict)]
 
     def _decided(self, chat: Chat, name: str, verdict: Verdict) -> Iterator[Fact]:
@@ -177,7 +178,7 @@ class Admissions(QuestionService):
         request.
         """
         yield Fact(chat.key, events.Decided(name, verdict))
-        value = self._run.chats.facts[ASKED].get(name)
+        value = self.run.chats.facts[ASKED].get(name)
         if value is None or verdict.ended != "approved":
             return
         inbound = Inbound.model_validate(value["inbound"])
@@ -185,62 +186,60 @@ class Admissions(QuestionService):
         to = Address.of(inbound)
         target = {key: one for key, one in to.target.items() if key not in {ONLY_TO, ABOUT}}
         to = Address(to.channel, to.chat_id, to.chat_key, to.chat_type, target, name)
-        with speaking(*self._run.locales.of(inbound)):
-            buttons = examples(inbound, self._manifests)
-            rows = outgoing.rows(
-                self._run, f"{name}/admitted", to, say("strangers.admitted"), buttons=buttons
-            )
+        with speaking(*self.run.locales.of(inbound)):
+            buttons = examples(inbound, self.run.manifests)
+            rows = outgoing.rows(self.run, f"{name}/admitted", to, say("strangers.admitted"), buttons=buttons)
         yield from (Fact(chat.key, row) for row in rows)
 
     async def _carry_out(self, who: UserRef, verdict: Verdict) -> None:
         if verdict.ended == "approved":
-            work, decision = self._run.lists.allow, "allowed"
+            work, decision = self.run.lists.allow, "allowed"
         elif verdict.scope == "always":
-            work, decision = self._run.lists.block, "blocked"
+            work, decision = self.run.lists.block, "blocked"
         else:
-            work, decision = self._run.lists.dismiss, "not now"
+            work, decision = self.run.lists.dismiss, "not now"
         await asyncio.to_thread(work, who.channel, who.user_id)
         facts: Json = {"channel": who.channel, "user_id": who.user_id, "by": str(verdict.by or "")}
-        self._run.log.write("admission", f"{who}: {decision}", decision=decision, **facts)
+        self.run.log.write("admission", f"{who}: {decision}", decision=decision, **facts)
 
     async def watch(self) -> None:
         """Apply decisions that another process wrote, and stop the running turns of people who are now blocked."""
         while True:
-            await self._run.clock.sleep(CHECK_SECONDS)
-            rules: list[object] = [self._run.access.rules(channel) for channel in self._manifests]
+            await self.run.clock.sleep(CHECK_SECONDS)
+            rules: list[object] = [self.run.access.rules(channel) for channel in self.run.manifests]
             if rules != self._rules:
                 self._rules = rules
                 open_ones = {one.id for _, one in self._open("person")}
-                for name, value in list(self._run.chats.facts[ASKED].items()):
+                for name, value in list(self.run.chats.facts[ASKED].items()):
                     inbound = Inbound.model_validate(value["inbound"])
-                    standing = self._run.access.standing(inbound.person, inbound.chat_key.chat_id, "direct")
+                    standing = self.run.access.standing(inbound.person, inbound.chat_key.chat_id, "direct")
                     if standing.allowed or (standing.reason != "stranger" and name in open_ones):
                         denied = Verdict("denied", scope="always")
                         verdict = Verdict("approved") if standing.allowed else denied
-                        chat = await self._run.chats.get(inbound.chat_key)
-                        self._run.chats.append(*self._decided(chat, name, verdict))
+                        chat = await self.run.chats.get(inbound.chat_key)
+                        self.run.chats.append(*self._decided(chat, name, verdict))
             self._stop_blocked()
 
     def _stop_blocked(self) -> None:
-        running = [(chat, chat.turn) for chat in self._run.chats if chat.turn is not None]
+        running = [(chat, chat.turn) for chat in self.run.chats if chat.turn is not None]
         for chat, first in [(chat, turn.first) for chat, turn in running if turn.phase in STOPPABLE]:
-            standing = self._run.access.standing(first.person, first.chat_id, first.chat_type)
+            standing = self.run.access.standing(first.person, first.chat_id, first.chat_type)
             if standing.reason == "blocked":
                 # `Z` × 26 sorts after every real id, so the stop applies to all messages so far.
                 gone = {"request_id": "Z" * 26, "keys": (), "text": "", "quoted": (), "attachments": ()}
                 stop = first.model_copy(update=gone | {"kind": "stop", "command": None})
-                self._run.chats.append(Fact(chat.key, events.Stop(stop, everyones=True)))
+                self.run.chats.append(Fact(chat.key, events.Stop(stop, everyones=True)))
 
     async def allow(self, inbound: Inbound) -> Done:
         """Run `/allow [id]`: admit a person or group. Without an id, list the undecided people."""
-        if inbound.args or not self._run.access.is_operator(inbound.person):
+        if inbound.args or not self.run.access.is_operator(inbound.person):
             return await self._admit(inbound, "approved")
         if inbound.chat_type != "direct":
             return Done(say("commands.allow_privately"))
-        waiting = await asyncio.to_thread(self._run.lists.pending)
+        waiting = await asyncio.to_thread(self.run.lists.pending)
         if not waiting:
             return Done(say("commands.allow_nobody"))
-        allow = f"{self._manifests[inbound.channel].command_prefix}allow"
+        allow = f"{self.run.manifests[inbound.channel].command_prefix}allow"
         # People choose their names freely, so names are quoted as code: formatting, links and commands stay plain text.
         lines = [
             f"{f'`{named(one.name)}`' if one.name else say('commands.nameless')}: {allow} {one.channel}:{one.user_id}"
@@ -256,21 +255,21 @@ class Admissions(QuestionService):
 
     async def _admit(self, inbound: Inbound, decision: Literal["approved", "denied"]) -> Done:
         """Admit or deny an id. An id without the prefix `channel:` belongs to the channel of the command."""
-        if not self._run.access.is_operator(inbound.person):
+        if not self.run.access.is_operator(inbound.person):
             return Done(say("commands.operators_admit"))
         asked = inbound.args
         channel, _, user_id = asked.rpartition(":")
         channel = channel or inbound.channel
-        manifest = self._manifests.get(channel)
+        manifest = self.run.manifests.get(channel)
         if not user_id or manifest is None or not manifest.valid_id(user_id):
             name = inbound.command.name if inbound.command is not None else ""
-            prefix = self._manifests[inbound.channel].command_prefix
+            prefix = self.run.manifests[inbound.channel].command_prefix
             said = say("commands.no_id", asked=text.preview(asked, 60))
             said = said if asked else say("commands.needs_id", name=name, prefix=prefix)
-            form = id_form(manifest or self._manifests[inbound.channel])
+            form = id_form(manifest or self.run.manifests[inbound.channel])
             return Done(paragraph(said, form, say("commands.who_waits", prefix=prefix)))
         who = UserRef(channel, user_id)
-        if decision == "denied" and self._run.access.is_operator(who):
+        if decision == "denied" and self.run.access.is_operator(who):
             # Without any operator, nobody could admit people with a command any more.
             return Done(say("commands.operator_stays", who=who))
         verdict = Verdict(decision, inbound.person, "always", inbound.user_name or "", inbound.request_id)
