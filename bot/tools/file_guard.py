@@ -189,7 +189,9 @@ class FileGuard:
         self._known: _Known | None = None
         """Instruction files that were followed when the running commands began. None means that all are followed."""
         self._held: dict[tuple[str, str], int] = {}
-        """Open descriptor of each file in `_known`, by its name and the path that the name leads to. A command can change a file that replaced one of them."""
+        """Open descriptor of each file in `_known`, by its name and the path that the name leads to. A command can change a file
+        that replaced one of them.
+        """
         self._marks: dict[str, _Mark] = {}
         self._load()
 
