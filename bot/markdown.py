@@ -107,7 +107,11 @@ def parse(said: str, *, most: int = PARSED) -> list[Token] | None:
     """Return the tokens of a text. Return None if parsing would take too long or lose text. The text must then be shown
     without formatting.
     """
-    if len(said) > most or said.count("[") > BRACKETS or _most_cells(said) > CELLS:
+    if len(said) > most or said.count("[") > BRACKETS:
+        return None
+    widths = (line.count("|") + 1 for line in said.split("\n") if "-" in line and not line.strip(" \t\r>|:-"))
+    # Each line counts as a row of the widest table, so there are at most so many cells.
+    if max(widths, default=0) * (said.count("\n") + 1) > CELLS:
         return None
     tokens = _PARSER.parse(said)
     spans = (span.level for token in tokens for span in token.children or ())
@@ -116,9 +120,3 @@ def parse(said: str, *, most: int = PARSED) -> list[Token] | None:
         or max(spans, default=0) > DEEPEST_SPAN
     )
     return None if deep else tokens
-
-
-def _most_cells(said: str) -> int:
-    """Return an upper bound of the number of table cells. Each line counts as a row of the widest table."""
-    widths = (line.count("|") + 1 for line in said.split("\n") if "-" in line and not line.strip(" \t\r>|:-"))
-    return max(widths, default=0) * (said.count("\n") + 1)

@@ -176,20 +176,17 @@ class ChannelWatchdog:
                 seen.since, seen.reported, seen.heal_at = None, False, 0.0
                 continue
             seen.since = now if seen.since is None else seen.since
-            if silence is not None or now - seen.since >= PATIENCE:
-                self._report(name, seen, trouble, now)
-
-    def _report(self, name: str, seen: _Seen, trouble: Sentence, now: float) -> None:
-        """Alert operators once, and give the channel a new connection once a minute."""
-        log = self.services.log
-        if not seen.reported:
-            seen.reported = True
-            log.write("channel", f"{name} is in trouble: {trouble}", level="error", channel=name)
-            self.alerts.begin(name, sentence("operators.channel", channel=name, cause=trouble))
-        if seen.open and seen.healing is None and now >= seen.heal_at:
-            seen.heal_at = now + HEAL_EVERY
-            log.write("channel", f"{name} gets a new connection", level="warn", channel=name)
-            seen.healing = asyncio.create_task(self._heal(name, seen), name=f"heal {name}")
+            if silence is None and now - seen.since < PATIENCE:
+                continue
+            log = self.services.log
+            if not seen.reported:
+                seen.reported = True
+                log.write("channel", f"{name} is in trouble: {trouble}", level="error", channel=name)
+                self.alerts.begin(name, sentence("operators.channel", channel=name, cause=trouble))
+            if seen.open and seen.healing is None and now >= seen.heal_at:
+                seen.heal_at = now + HEAL_EVERY
+                log.write("channel", f"{name} gets a new connection", level="warn", channel=name)
+                seen.healing = asyncio.create_task(self._heal(name, seen), name=f"heal {name}")
 
     async def _heal(self, name: str, seen: _Seen) -> None:
         healing = asyncio.create_task(self.services.channels[name].heal())

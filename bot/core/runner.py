@@ -354,26 +354,23 @@ class Runner:
             effects = chat.due(
                 self.services.clock.now(), self.services.boot, self._committed.get(chat.key, 0)
             )
+            new = not self._closing and chat.key.channel in self._channels
             for effect in effects:
-                self._perform(chat, effect)
+                match effect:
+                    case life.StartTurn(members) if new:
+                        self._begin((chat, "turn", ""), self._run(chat, members))
+                    case life.Handle(inbound) if new:
+                        self._begin((chat, "command", inbound.request_id), self._handle(chat, inbound))
+                    case life.AskAnew(turn, call) if (loop := self._loops.get(turn)) is not None:
+                        loop.ask_anew(call)
+                    case life.StopTurn(turn):
+                        self._stop(chat, turn)
+                    case life.Expire(question):
+                        self._append(chat, events.Decided(question.id, Verdict("expired")), question.turn)
+                    case life.Deliver(do, row, question) if row.channel in self._channels:
+                        self._begin((chat, "row", row.id), self._deliver(do, row, question))
             if times := [one.at for one in effects if isinstance(one, life.WakeAt)]:
                 self._wake(chat, min(times))
-
-    def _perform(self, chat: Chat, effect: life.Effect) -> None:
-        new = not self._closing and chat.key.channel in self._channels
-        match effect:
-            case life.StartTurn(members) if new:
-                self._begin((chat, "turn", ""), self._run(chat, members))
-            case life.Handle(inbound) if new:
-                self._begin((chat, "command", inbound.request_id), self._handle(chat, inbound))
-            case life.AskAnew(turn, call) if (loop := self._loops.get(turn)) is not None:
-                loop.ask_anew(call)
-            case life.StopTurn(turn):
-                self._stop(chat, turn)
-            case life.Expire(question):
-                self._append(chat, events.Decided(question.id, Verdict("expired")), question.turn)
-            case life.Deliver(do, row, question) if row.channel in self._channels:
-                self._begin((chat, "row", row.id), self._deliver(do, row, question))
 
     async def _deliver(self, do: str, row: OutboxRow, question: Question | None) -> None:
         if do == "end":

@@ -181,7 +181,15 @@ class Basics:
         private, operator = inbound.chat_type == "direct", inbound.person in self.run.operators
         verb, _, name = inbound.args.partition(" ")
         if verb.casefold() == "done":
-            return await self._close(inbound, Viewer(inbound.person, operator), name.strip().upper())
+            name = name.strip().upper()
+            for loop in await self.run.waiting(Viewer(inbound.person, operator)):
+                if loop.id == name and "done" in loop.acts:
+                    by, promises = str(inbound.person), self.run.chats.facts[loop.kind]
+                    self.run.log.write("promise", "a promise is closed", chat_key=loop.chat_key, by=by)
+                    gone = [one for one in promises if one.endswith(name)]
+                    facts = [Fact(inbound.chat_key, FactSet(loop.kind, one, None)) for one in gone]
+                    return Done(say("waiting.closed", words=loop.what), facts)
+            return Done(say("waiting.unknown"))
         viewer = Viewer(inbound.person, operator, None if private else inbound.chat_key)
         parts = list[str]()
         for kind, group in groupby(await self.run.waiting(viewer), key=lambda one: one.kind):
@@ -191,16 +199,6 @@ class Basics:
             lines += [f"- {say('home.more_jobs', count=more)}"] if more > 0 else []
             parts.append("\n".join([f"**{say(f'waiting.kind_{kind}')}**", *lines]))
         return Done("\n\n".join(parts) or say("waiting.nothing" if private else "waiting.nothing_here"))
-
-    async def _close(self, inbound: Inbound, viewer: Viewer, name: str) -> Done:
-        for loop in await self.run.waiting(viewer):
-            if loop.id == name and "done" in loop.acts:
-                by, promises = str(inbound.person), self.run.chats.facts[loop.kind]
-                self.run.log.write("promise", "a promise is closed", chat_key=loop.chat_key, by=by)
-                gone = [one for one in promises if one.endswith(name)]
-                facts = [Fact(inbound.chat_key, FactSet(loop.kind, one, None)) for one in gone]
-                return Done(say("waiting.closed", words=loop.what), facts)
-        return Done(say("waiting.unknown"))
 
     def _line(self, loop: OpenLoop, viewer: Viewer, prefix: str) -> str:
         parts = [f"“{loop.what}”" if loop.kind == "promise" else named(loop.what)]
