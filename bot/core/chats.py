@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from typing import TypeVar
 from weakref import WeakValueDictionary
 
@@ -60,25 +60,26 @@ class Fact:
     """Copies of earlier events without their text. In the same transaction, they replace the originals in the log."""
 
 
+@dataclass(eq=False)
 class Chats:
     """Loads chats and appends events. An appended event changes its chat's state at once and is then logged."""
 
-    def __init__(self, log: EventLog, make: Callable[[ChatKey], Chat], *, clock: Clock, ids: Ids) -> None:
-        self._log = log
-        self._make = make
-        self._clock = clock
-        self._ids = ids
-        self._chats: OrderedDict[ChatKey, Chat] = OrderedDict()
-        self._alive = WeakValueDictionary[ChatKey, Chat]()
-        """All chats that any code still refers to, even if they are no longer in `_chats`. So no chat exists twice in memory."""
-        self._loading: dict[ChatKey, asyncio.Task[Chat]] = {}
-        self._watchers: list[Callable[[Chat], object]] = []
-        self._waiting: dict[ChatKey, list[asyncio.Future[None]]] = {}
-        self.facts = defaultdict[str, dict[str, Json]](dict)
-        """Lasting values outside the chats' states, such as a person's language: `facts[kind][key]`."""
+    log: EventLog
+    make: Callable[[ChatKey], Chat]
+    _: KW_ONLY
+    clock: Clock
+    ids: Ids
+    _chats: OrderedDict[ChatKey, Chat] = field(default_factory=OrderedDict)
+    _alive: WeakValueDictionary[ChatKey, Chat] = field(default_factory=WeakValueDictionary)
+    """All chats that any code still refers to, even if they are no longer in `_chats`. So no chat exists twice in memory."""
+    _loading: dict[ChatKey, asyncio.Task[Chat]] = field(default_factory=dict)
+    _watchers: list[Callable[[Chat], object]] = field(default_factory=list)
+    _waiting: dict[ChatKey, list[asyncio.Future[None]]] = field(default_factory=dict)
+    facts: defaultdict[str, dict[str, Json]] = field(default_factory=lambda: defaultdict(dict))
+    """Lasting values outside the chats' states, such as a person's language: `facts[kind][key]`."""
 
     async def start(self) -> None:
-        for kind, key, value in await self._log.facts():
+        for kind, key, value in await self.log.facts():
             self.facts[kind][key] = value
 
     def __iter__(self) -> Iterator[Chat]:
@@ -104,8 +105,8 @@ class Chats:
         return await asyncio.shield(task)
 
     async def _load(self, key: ChatKey) -> Chat:
-        position = await self._log.position(key)
-        chat = self._make(key)
+        position = await self.log.position(key)
+        chat = self.make(key)
         if position is not None:
             chat = await self.replayed(key, position.first)
             chat.context.left = None
@@ -123,9 +124,9 @@ class Chats:
         turns that left the model's context. After each event, call `seen` with the event and the chat. Raises
         `errors.StorageError`.
         """
-        chat = self._make(key)
+        chat = self.make(key)
         chat.context.left = {}
-        for number, event in enumerate(await self._log.read(key, since), 1):
+        for number, event in enumerate(await self.log.read(key, since), 1):
             chat.apply(event)
             seen(event, chat)
             if not number % BATCH:
@@ -135,11 +136,11 @@ class Chats:
     def append(self, *facts: Fact) -> None:
         """Append events to the logs of loaded chats, in order and in one transaction. The log never refuses them."""
         entries = list[Entry]()
-        now = self._clock.now()
+        now = self.clock.now()
         touched = dict[ChatKey, Chat]()
         for fact in facts:
             chat = touched[fact.chat] = self._chats[fact.chat] = self._alive[fact.chat]
-            name = fact.id or self._ids.ulid()
+            name = fact.id or self.ids.ulid()
             event = Event(name, fact.chat, now, fact.data, fact.turn, fact.person, chat.seq + 1)
             chat.apply(event)
             if isinstance(fact.data, FactSet):
@@ -149,7 +150,7 @@ class Chats:
                     values[fact.data.key] = fact.data.value
             blanks = tuple((one, encode(one.data)) for one in fact.blanks)
             entries.append(Entry(event, chat.position, encode(fact.data), blanks))
-        self._log.append(entries)
+        self.log.append(entries)
         for key, chat in touched.items():
             for changed in self._waiting.pop(key, ()):
                 if not changed.done():
