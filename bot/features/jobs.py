@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from bot import errors, text
@@ -139,24 +140,23 @@ class ScheduledJob(Frozen):
 _STATES: dict[str, Literal["", "failed", "paused"]] = {"": "", "failed": "failed", "person": "paused"}
 
 
+@dataclass(eq=False)
 class Jobs:
     """Appends the messages of due jobs, runs the command `/jobs`, and implements `tools.context.Jobs`."""
 
-    def __init__(self, runtime: Runtime) -> None:
-        self._run = runtime
-        self._settings = runtime.settings.schedule
-        self._parsed: dict[str, tuple[Json, ScheduledJob | None]] = {}
-        self._ask_at: dict[str, float] = {}
-        """For each job whose person may have left the chat, the time (monotonic seconds) of the next question to the platform."""
-        self._seen = math.inf
+    run: Runtime
+    _parsed: dict[str, tuple[Json, ScheduledJob | None]] = field(default_factory=dict)
+    _ask_at: dict[str, float] = field(default_factory=dict)
+    """For each job whose person may have left the chat, the time (monotonic seconds) of the next question to the platform."""
+    _seen: float = math.inf
 
     def _all(self) -> list[ScheduledJob]:
         """Return all jobs, oldest first. Skip jobs that this version cannot read."""
-        found = [job for name in self._run.chats.facts[JOB] if (job := self._get(name)) is not None]
+        found = [job for name in self.run.chats.facts[JOB] if (job := self._get(name)) is not None]
         return sorted(found, key=lambda job: job.made_by)
 
     def _get(self, name: str) -> ScheduledJob | None:
-        if (spec := self._run.chats.facts[JOB].get(name)) is None:
+        if (spec := self.run.chats.facts[JOB].get(name)) is None:
             return None
         before, job = self._parsed.get(name, (None, None))
         if spec is not before:
@@ -169,27 +169,27 @@ class Jobs:
         return job
 
     async def _append(self, fact: Fact) -> None:
-        await self._run.chats.get(fact.chat)
-        self._run.chats.append(fact)
+        await self.run.chats.get(fact.chat)
+        self.run.chats.append(fact)
 
     def _note(self, job: ScheduledJob, what: str, due: float | None = None, **more: Any) -> None:
         shown = plans.written(due, job.plan.where) if due is not None else None
         facts = {"chat_key": job.chat_key, "job": job.id, "due": shown, **more}
-        self._run.log.write("schedule", f"job {job.id} {what}", **facts)
+        self.run.log.write("schedule", f"job {job.id} {what}", **facts)
 
     # ------------------------------------------------------------ due jobs
 
     async def look(self) -> None:
         """Process every job that is due."""
-        now = self._run.clock.now()
+        now = self.run.clock.now()
         set_back, self._seen = now < self._seen, now
         for name in [one.id for one in self._all()]:
             job = self._get(name)
-            if job is None or job.channel not in self._run.channels:
+            if job is None or job.channel not in self.run.channels:
                 continue
             if set_back and (again := job.replanned(now)) != job:
                 await self._append((job := again).fact())
-            chat = self._run.chats.loaded(job.chat_key)
+            chat = self.run.chats.loaded(job.chat_key)
             members = chat.turn.members if chat is not None and chat.turn is not None else ()
             theirs = (*chat.waiting, *members) if chat is not None else ()
             if any(one.due is not None and one.due.job == job.id for one in theirs):
@@ -197,17 +197,17 @@ class Jobs:
             if job.next is None:
                 await self._append(job.fact(over=True))
             elif not job.paused and job.next <= now:
-                with speaking(*self._run.locales.of_person(job.person, job.plan.zone, job.chat_type)):
+                with speaking(*self.run.locales.of_person(job.person, job.plan.zone, job.chat_type)):
                     await self._fire(job, job.next, now)
 
     async def _fire(self, job: ScheduledJob, since: float, now: float) -> None:
         due, count = job.plan.passed(since, now)
-        missed, name, grace = count - 1, self._run.ids.ulid(), 60.0 * self._settings.grace_minutes
+        missed, name, grace = count - 1, self.run.ids.ulid(), 60.0 * self.run.settings.schedule.grace_minutes
         after = job.model_copy(update={"next": job.plan.following(due)})
         inbound = job.inbound(due, missed, now, name)
         level: Level = "info"
         facts, what = list[Fact](), "due"
-        if await self._run.event_log.known(inbound.keys):
+        if await self.run.event_log.known(inbound.keys):
             what = "was due, and is taken in already"
         elif now - due > grace:
             what, level = "skipped: it is too late for it", "warn"
@@ -217,7 +217,7 @@ class Jobs:
                 say("jobs.skipped_before", count=missed) if missed else "",
                 say("jobs.skipped_next", time=times.date(after.next)) if after.next is not None else "",
             )
-            rows = outgoing.rows(self._run, name, Address.of(inbound), words)
+            rows = outgoing.rows(self.run, name, Address.of(inbound), words)
             facts += [Fact(job.chat_key, row) for row in rows]
         elif (why := await self._barred(job)) is None:
             return  # the platform has not said if the person is in the group, so a later check asks again
@@ -225,22 +225,22 @@ class Jobs:
             what, level = f"not run: {why}", "warn"
         else:
             facts.append(Fact(job.chat_key, Received(inbound), person=inbound.user_id, id=name))
-        await self._run.chats.get(job.chat_key)
+        await self.run.chats.get(job.chat_key)
         if self._get(job.id) != job:
             return  # somebody has changed the job in the meantime
         self._ask_at.pop(job.id, None)
-        self._run.chats.append(*facts, after.fact())
+        self.run.chats.append(*facts, after.fact())
         self._note(job, what, due, level=level, missed=missed, user_id=job.user_id)
 
     async def _barred(self, job: ScheduledJob) -> str | None:
         """Return the reason to skip a job; "" if it may run. Return None if the platform does not say who is in the group."""
-        standing = self._run.access.standing(job.person, job.chat_id, job.chat_type)
+        standing = self.run.access.standing(job.person, job.chat_id, job.chat_type)
         if not standing.allowed:
             return f"its person is not let in any more ({standing.reason})"
-        channel = self._run.channels.get(job.channel)
+        channel = self.run.channels.get(job.channel)
         if job.chat_type != "group" or channel is None:
             return ""
-        now = self._run.clock.monotonic()
+        now = self.run.clock.monotonic()
         if now < self._ask_at.get(job.id, -math.inf):
             return None
         try:
@@ -288,14 +288,14 @@ class Jobs:
         zone, source = await self._zone(inbound.person, timezone.strip())
         here = (inbound.channel, inbound.chat_id)
         count = sum((job.channel, job.chat_id) == here for job in self._all())
-        if count >= self._settings.max_per_chat:
+        if count >= self.run.settings.schedule.max_per_chat:
             raise errors.ToolError(
                 f"This chat has {count} jobs, and cannot have more. Nothing was scheduled; one has to be "
                 "cancelled first (schedule_list shows them)."
             )
-        now = self._run.clock.now()
-        plan = plans.read(when, zone=zone, now=now, least=60.0 * self._settings.min_minutes)
-        if source == UNKNOWN and self._settings.timezone == UTC and plans.of_a_clock(plan):
+        now = self.run.clock.now()
+        plan = plans.read(when, zone=zone, now=now, least=60.0 * self.run.settings.schedule.min_minutes)
+        if source == UNKNOWN and self.run.settings.schedule.timezone == UTC and plans.of_a_clock(plan):
             raise errors.ToolError(
                 "The person's time zone is not known. Ask them in which city they are, then try again with timezone. A "
                 "time from now on needs none, with its offset (2026-03-01T09:00Z). Nothing was scheduled."
@@ -303,8 +303,8 @@ class Jobs:
         known = origin.taint < Taint.FOREIGN and len(origin.people) <= MOST_WORDS
         job = ScheduledJob(
             **{name: getattr(inbound, name) for name in (*PLACE, "user_id", "user_name")},
-            id=self._run.ids.ulid()[-SHORT:],
-            prompt=self._run.redact(text.clean(prompt)),
+            id=self.run.ids.ulid()[-SHORT:],
+            prompt=self.run.redact(text.clean(prompt)),
             plan=plan,
             target={name: value for name, value in inbound.target.items() if name != "reply_to"},
             words_of=tuple(sorted(origin.people)) if known else None,
@@ -314,7 +314,7 @@ class Jobs:
         )
         await self._append(job.fact())
         if timezone:
-            self._run.locales.note_zone(inbound, zone)
+            self.run.locales.note_zone(inbound, zone)
         self._by(job, inbound, "made")
         moment, shown = job.next, list[str]()
         while moment is not None and len(shown) < 3:
@@ -324,7 +324,7 @@ class Jobs:
             f"Scheduled as job {job.id} ({plan.describe()}): {', then '.join(shown)}. Time zone: {plan.zone} "
             f"({source}). It runs here as a turn of its own with the rights of the person; what "
             f"needs an approval is refused in it. If I cannot run it in time it runs late, up to "
-            f"{self._settings.grace_minutes:g} minutes, else it is skipped and said. Tell the person when it is due."
+            f"{self.run.settings.schedule.grace_minutes:g} minutes, else it is skipped and said. Tell the person when it is due."
         )
 
     async def listed(self, inbound: Inbound) -> tuple[str, Provenance]:
@@ -348,9 +348,9 @@ class Jobs:
         return f"Job {found.id} is cancelled."
 
     async def _zone(self, person: UserRef, named: str) -> tuple[str, str]:
-        known = self._run.locales.locale(person)
+        known = self.run.locales.locale(person)
         if named:
-            if (zone := await asyncio.to_thread(zone_named, named, self._run.clock.now())) is None:
+            if (zone := await asyncio.to_thread(zone_named, named, self.run.clock.now())) is None:
                 raise errors.ToolInputInvalid(
                     "- timezone: expected a name of the tz database such as Europe/Berlin, got "
                     f"{text.preview(named, 40)!r}. Nothing was scheduled."
@@ -360,16 +360,16 @@ class Jobs:
             return known.zone, "as the person has chosen"
         try:
             async with asyncio.timeout(ASK_SECONDS):
-                told = await self._run.channels[person.channel].zone_of(person.user_id)
+                told = await self.run.channels[person.channel].zone_of(person.user_id)
             if told:
                 times.zone(told)
                 return told, f"as {person.channel} has it for the person"
         except (errors.ShipmateError, TimeoutError, ValueError) as error:
             words, cause = "a person's time zone is not known", type(error).__name__
-            self._run.log.write("schedule", words, level="debug", user_id=person.user_id, cause=cause)
+            self.run.log.write("schedule", words, level="debug", user_id=person.user_id, cause=cause)
         if known.zone is not None:
             return known.zone, "as the person named it before"
-        return self._settings.timezone, UNKNOWN
+        return self.run.settings.schedule.timezone, UNKNOWN
 
     # ------------------------------------------------------------ for people
 
@@ -382,12 +382,12 @@ class Jobs:
         verb = words[0].lower()
         done = {"pause": "paused", "resume": "resumed", "cancel": "cancelled"}.get(verb)
         if done is None or len(words) != 2:
-            return Done(say("jobs.how", prefix=self._run.manifests[inbound.channel].command_prefix))
+            return Done(say("jobs.how", prefix=self.run.manifests[inbound.channel].command_prefix))
         job = self._named(inbound, words[1], anywhere=inbound.chat_type == "direct")
         if isinstance(job, str):
             return Done(job)
-        await self._run.chats.get(job.chat_key)
-        moment = job.plan.following(self._run.clock.now())
+        await self.run.chats.get(job.chat_key)
+        moment = job.plan.following(self.run.clock.now())
         if verb == "resume" and moment is None:
             return Done(say("jobs.passed", id=job.id))
         fact = {
@@ -432,7 +432,7 @@ class Jobs:
         """
         job = self._get(name.strip().upper())
         may = job is not None and (
-            job.person == inbound.person or self._run.access.is_operator(inbound.person)
+            job.person == inbound.person or self.run.access.is_operator(inbound.person)
         )
         if job is None or not (job.of(inbound) or (anywhere and may)):
             here = ", ".join(one.id for one in self._all() if one.of(inbound))

@@ -190,21 +190,21 @@ JUMP, SLOWEST = 1.5, 0.1
 """Max factor by which one answer changes the ratio, and min weight of one answer. The first answers weigh more."""
 
 
+@dataclass(eq=False)
 class Estimator:
     """Estimates tokens: multiplies the plain estimate by the model's ratio. `learned` stores the ratios."""
 
-    def __init__(self, learned: Learned | None = None) -> None:
-        self._learned = learned or Learned()
-        self._ratios: dict[str, tuple[float, float]] = {}
-        """Each model's ratio, and the number of answers from which it was learned."""
+    learned: Learned = field(default_factory=Learned)
+    _ratios: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """Each model's ratio, and the number of answers from which it was learned."""
 
     def ratio(self, model: str) -> float:
         """Return the ratio of actual to estimated tokens; 1.0 for a model that has not answered yet."""
         if model not in self._ratios:
             low, high = RATIOS
-            ratio = self._learned.get(model, "tokenRatio") or 0.0
+            ratio = self.learned.get(model, "tokenRatio") or 0.0
             known = low <= ratio <= high
-            self._ratios[model] = (ratio, self._learned.get(model, "answers") or 1.0) if known else (1.0, 0.0)
+            self._ratios[model] = (ratio, self.learned.get(model, "answers") or 1.0) if known else (1.0, 0.0)
         return self._ratios[model][0]
 
     def tokens(self, model: str, *parts: Iterable[Message | Json]) -> int:
@@ -230,8 +230,8 @@ class Estimator:
             seen = min(max(seen, ratio / JUMP), ratio * JUMP)
         ratio += (seen - ratio) * max(SLOWEST, 1 / (answers + 1))
         self._ratios[request.model] = (ratio, answers + 1)
-        self._learned.set(request.model, "tokenRatio", round(ratio, 4))
-        self._learned.set(request.model, "answers", min(answers + 1, 1 / SLOWEST))
+        self.learned.set(request.model, "tokenRatio", round(ratio, 4))
+        self.learned.set(request.model, "answers", min(answers + 1, 1 / SLOWEST))
 
 
 # ------------------------------------------------------------ the model of a chat

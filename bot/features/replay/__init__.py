@@ -18,7 +18,7 @@ from array import array
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -250,17 +250,18 @@ GATHER = 0.25
 Work = Callable[[RecordedRequests], object]
 
 
+@dataclass(eq=False)
 class Recorder:
     """Writes model requests to a file, in order, many in one transaction. If writing fails, records are dropped and logged."""
 
-    def __init__(self, path: Path, *, log: Log) -> None:
-        self._path = path
-        self._log = log
-        self._file: RecordedRequests | None = None
-        self._waiting: list[Work] = []
-        self._thread = ThreadPoolExecutor(1, "requests")
-        self._timer: asyncio.Task[None] | None = None
-        self._refused = False
+    path: Path
+    _: KW_ONLY
+    log: Log
+    _file: RecordedRequests | None = None
+    _waiting: list[Work] = field(default_factory=list)
+    _thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "requests"))
+    _timer: asyncio.Task[None] | None = None
+    _refused: bool = False
 
     def put(self, work: Work) -> None:
         """Run `work` on the file within `GATHER` seconds."""
@@ -297,12 +298,12 @@ class Recorder:
         if not batch:
             return
         try:
-            file = self._file = self._file or RecordedRequests(self._path)
+            file = self._file = self._file or RecordedRequests(self.path)
             file.transaction(lambda: [work(file) for work in batch])
         except TROUBLE as error:
             if not self._refused:
                 words = "what the model is asked is not recorded"
-                self._log.write("storage", words, level="error", cause=str(error))
+                self.log.write("storage", words, level="error", cause=str(error))
             self._refused = True
             raise errors.StorageError(f"requests cannot be recorded: {error}") from error
         self._refused = False
