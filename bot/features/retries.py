@@ -139,7 +139,7 @@ class Retries:
         """Run `/retry`: try a failed turn again, or answer the latest turn again if no turn is running. The new turn
         has the rights of the person whose message it answers. That person and operators may use the command.
         """
-        past = await self._past(press)
+        past = PastTurns(await self.runtime.event_log.read(press.chat_key))
         turn = past.turns.get(press.args)
         if turn is None or turn.end is None or turn.first is None or not plain(turn.first):
             return Done(say("retry.unknown"))
@@ -156,7 +156,7 @@ class Retries:
 
     async def offer(self, edit: Inbound) -> Done:
         """Offer to answer an edited message again. If the edit itself asks for a new answer, answer at once."""
-        turn = (await self._past(edit)).about(edit)
+        turn = PastTurns(await self.runtime.event_log.read(edit.chat_key)).about(edit)
         if edit.renews is not None:
             if turn is None or turn.first is None or not self._may(edit, turn.first):
                 return Done(say("retry.unknown"))
@@ -168,7 +168,7 @@ class Retries:
 
     async def renew(self, press: Inbound) -> Done:
         """Run `/renew`: replace the answer to an edited message. The author of the message and operators may use the command."""
-        past = await self._past(press)
+        past = PastTurns(await self.runtime.event_log.read(press.chat_key))
         edit = past.edits.get(press.args)
         turn = past.about(edit) if edit is not None else None
         if turn is None or turn.first is None or turn.answer is None or not plain(turn.first):
@@ -207,9 +207,6 @@ class Retries:
         inbound = whole.model_copy(update=new)
         asked = Fact(inbound.chat_key, Received(inbound), person=inbound.user_id, id=name)
         return Done(words, (*(Fact(inbound.chat_key, one) for one in shown), asked))
-
-    async def _past(self, inbound: Inbound) -> PastTurns:
-        return PastTurns(await self.runtime.event_log.read(inbound.chat_key))
 
     def _may(self, press: Inbound, asked: Inbound) -> bool:
         theirs = press.person == asked.person or self.runtime.access.is_operator(press.person)
