@@ -12,7 +12,7 @@ import json
 import secrets
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, TypeGuard
@@ -436,6 +436,7 @@ class UpdateWebhook(UpdateReceiver):
 # -- groups that became supergroups ---------------------------------------------------------------------------------
 
 
+@dataclass(eq=False)
 class GroupMigrations:
     """Maps groups to the supergroups that they became. A supergroup has another id than the group, and numbers its messages anew.
 
@@ -444,22 +445,24 @@ class GroupMigrations:
     before its update is confirmed to Telegram.
     """
 
-    def __init__(self, home: Path, disk: Disk, log: Log) -> None:
-        self._file, self._disk, self._log = home / FILE, disk, log
-        self._groups: dict[str, str] = {}  # Keys are ids of supergroups, values ids of their former groups
-        self._learning = asyncio.Lock()
+    home: Path
+    disk: Disk
+    log: Log
+    _groups: dict[str, str] = field(default_factory=dict)
+    """Keys are ids of supergroups, values ids of their former groups."""
+    _learning: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def load(self) -> None:
         """Read the file. This call blocks."""
         try:
-            groups = json.loads(self._file.read_text(encoding="utf-8"))["groups"].items()
+            groups = json.loads((self.home / FILE).read_text(encoding="utf-8"))["groups"].items()
             self._groups = {new: old for new, old in groups if valid_id(new) and valid_id(old)}
         except FileNotFoundError:
             pass
         except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
             words = f"{FILE} cannot be read and is put aside"
-            self._log.write("error", words, level="error", error=type(error).__name__)
-            self._disk.rename(self._file, self._file.with_name(f"{FILE}.corrupt"))
+            self.log.write("error", words, level="error", error=type(error).__name__)
+            self.disk.rename(self.home / FILE, self.home / f"{FILE}.corrupt")
 
     async def read(self, updates: Sequence[Json]) -> None:
         for update in updates:
@@ -483,11 +486,11 @@ class GroupMigrations:
             groups = {**self._groups, supergroup: group}
             data = json.dumps({"v": 1, "groups": groups}, indent=1) + "\n"
             try:
-                await asyncio.to_thread(self._disk.replace, self._file, data.encode())
+                await asyncio.to_thread(self.disk.replace, self.home / FILE, data.encode())
             except OSError as error:
                 raise errors.StorageError(f"{FILE} cannot be written: {type(error).__name__}") from None
             self._groups = groups
-        self._log.write("channel", "a Telegram group is a supergroup now", group=group, supergroup=supergroup)
+        self.log.write("channel", "a Telegram group is a supergroup now", group=group, supergroup=supergroup)
         return True
 
     def same(self, chat: str) -> frozenset[str]:

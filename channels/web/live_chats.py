@@ -59,20 +59,19 @@ class WebMessage:
         return told | ({"changed": True} if self.changed else {})
 
 
+@dataclass(eq=False)
 class BrowserStream:
     """Queue of events for one browser. `abort` closes the connection if the queue is full."""
 
-    def __init__(self, abort: Callable[[], None]) -> None:
-        self._waiting: asyncio.Queue[bytes | None] = asyncio.Queue(_QUEUE)
-        self._abort = abort
-        self.next = self._waiting.get
+    abort: Callable[[], None]
+    waiting: asyncio.Queue[bytes | None] = field(default_factory=lambda: asyncio.Queue(_QUEUE))
 
     def push(self, chunk: bytes | None) -> None:
         """Add an event to the queue. None ends the stream."""
         try:
-            self._waiting.put_nowait(chunk)
+            self.waiting.put_nowait(chunk)
         except asyncio.QueueFull:
-            self._abort()
+            self.abort()
 
 
 @dataclass(slots=True)

@@ -516,7 +516,7 @@ class WebRoutes:
         live.streams.append(stream)
         model = AnsweringModel()
         try:
-            while (chunk := await stream.next()) is not None:
+            while (chunk := await stream.waiting.get()) is not None:
                 await response.write(chunk)
                 # If a command or a new configuration has changed the model in the meantime, tell the page.
                 if (answers := await self._intake.model(key, person)) != model:
