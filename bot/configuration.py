@@ -1,4 +1,4 @@
-"""Loads the configuration of a folder. It also reports the mistakes and warnings that `bot.config` alone cannot find."""
+"""Loads the configuration from a folder with `ship.json`. It also reports the mistakes and warnings that `bot.config` alone cannot find."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class PeriodicJob:
 
 
 class _Trigger(IntervalTrigger):  # type: ignore[misc]
-    """Trigger that skips missed runs, except the last of them."""
+    """Trigger that makes up only the last of several missed runs."""
 
     def get_next_fire_time(self, previous_fire_time: datetime | None, now: datetime) -> datetime:
         following: datetime = super().get_next_fire_time(previous_fire_time, now)

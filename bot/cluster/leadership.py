@@ -4,7 +4,7 @@ The leader increments a counter in the database every `BEAT` seconds. Another pr
 leader released the lease, or if the counter has not changed for `LEASE` seconds. The standby measures this time with
 its own clock, so that clocks of different hosts are never compared. Each takeover increases the leader's number (`epoch`).
 After that, the database refuses transactions of the former leader. A leader stops sending before a standby
-can take over. So a leader that was frozen and wakes up neither writes nor sends.
+can take over. So a leader that continues after a freeze can neither write nor send.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class PostgresLeadership:
         self.holder = holder or f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
         self.epoch = 0
         self.leader = ""
-        """Name (`holder`) of the leader when the lease was read last; "" if there was no leader."""
+        """Name (`holder`) of the leader of the last known lease; "" if there was no leader."""
         self.deposed = asyncio.Event()
         """Event that is set once another process has taken over from this process. It is never cleared."""
         self._leads = asyncio.Event()

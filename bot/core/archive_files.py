@@ -332,7 +332,7 @@ class ChatStore:
         self._dirty = set()
 
     def _tail(self, name: str) -> tuple[int, int]:
-        """Return the size in bytes and the number of lines of a main file. If another process changed the file, first cut
+        """Return the size in bytes and the number of lines of a chat's main file, to which lines are appended. If another process changed the file, first cut
         off its unreadable end.
         """
         main = self.files.main(name)

@@ -104,7 +104,8 @@ class Plan(Frozen):
                 break
             last, count = due, count + 1
             if count == MOST_MISSED:
-                found = cron(self.said, datetime.fromtimestamp(now, self.where), reverse=True)
+                # The search backwards begins a minute later, because it leaves out its own beginning, and `now` may be due.
+                found = cron(self.said, datetime.fromtimestamp(now + 60, self.where), reverse=True)
                 last = max(last, next(one for one in (shown.timestamp() for shown in found) if one <= now))
                 break
         return last, count

@@ -294,7 +294,7 @@ class Worker(ModelWrapper):
     _seconds: float = 0.0
     """Seconds that the task has worked, without its waits for people."""
     waits: int = 0
-    """Number of questions to people that are open now."""
+    """Number of this task's questions that people have not answered yet."""
     _refused: int = 0
     _last_call: str = ""
     """Name of the limit that allows no further model call; "" if another call fits."""

@@ -63,7 +63,7 @@ CHAT_BYTES = 100_000_000
 CHAT_COUNT = 1_000  # Max artifacts per chat. Above the limit, the oldest artifacts are deleted.
 APART = 2_000
 """Min characters between two matches in one line. A nearer match is ignored, because the first match's excerpt contains it."""
-SHOWN = 240  # Max characters of a line that are shown around a match
+SHOWN = 240  # Max characters of an excerpt, including the match
 _END = ".txt"
 _ABOUT = 4096  # max bytes of the metadata line that are read
 _FRAMING = 24  # characters of a match's line number and marks, in addition to the match's text

@@ -95,7 +95,7 @@ class FaultyDisk:
         self.done: list[tuple[str, str]] = []
 
     def fail(self, failure: Failure) -> None:
-        """Arm a failure; only operations after this call are counted."""
+        """Arm a failure. Its `at` counts matching operations from this call on."""
         self._failures.append(failure)
 
     def mend(self) -> None:

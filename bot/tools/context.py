@@ -164,7 +164,7 @@ class Injection(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ToolExecutionContext:
-    """The turn, as tools see it. `reply` is None if no chat caused the turn. `private` means that only `user_id` reads the
+    """The turn, as tools see it. `reply` is None in subagents and summaries, which cannot send messages. `private` means that only `user_id` reads the
     chat. `people` are the ids of all people whose messages the turn answers. `inbound` is the message that caused the turn.
     """
 

@@ -67,7 +67,7 @@ async def chat_send(ports: ToolPorts, args: ChatSendInput) -> str:
     reply = context.current().reply
     if reply is None:
         raise errors.ToolError(
-            "No chat caused this turn, so there is nowhere to send. Answer with plain text instead."
+            "Only the main agent of a chat can send messages. Answer with plain text instead."
         )
     if not visible(args.text):
         raise errors.ToolError("The text is empty, so nothing was sent. Send the message itself.")

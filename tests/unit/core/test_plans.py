@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bot import errors
@@ -97,6 +97,7 @@ def test_a_time_in_a_gap_comes_at_the_first_moment_after_and_one_in_a_fold_once(
     st.floats(1.7e9, 1.9e9),
     st.floats(0, 9e6),
 )
+@example("UTC", "*/15 * * * *", 1.7e9, 562_500.0)  # the present moment is due itself
 def test_of_times_that_have_passed_the_last_one_is_found_however_many_they_are(
     name: str, words: str, after: float, more: float
 ) -> None:
