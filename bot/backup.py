@@ -59,7 +59,7 @@ class Backup:
 
 
 def write(home: Path, target: Path, *, disk: Disk, clock: Clock, database: str | None = None) -> Backup:
-    """Write a backup of `home` atomically. A running gateway goes on, but none can start during the backup. If `database`
+    """Write a backup of `home` atomically. A running gateway goes on, but no gateway can start during the backup. If `database`
     is given, the log and the shared files come from a snapshot of that database, and all other files from this host.
 
     Raises `errors.StorageError`, `errors.ConfigError` if an interrupted restore left `home` incomplete, and OSError.

@@ -86,7 +86,7 @@ class ChannelRefused(ChannelError, exit_code=78):
 
 
 class RightMissing(ChannelRefused):
-    """The platform refuses one operation for lack of a permission."""
+    """The platform refuses one operation, because the bot lacks a permission."""
 
 
 class ChannelUnreachable(ChannelError):
@@ -160,7 +160,7 @@ class FilesMissing(DeliveryFailed, code="file refused"):
 
 
 class DeliveryPartial(DeliveryFailed, sentence="partial", code="partial"):
-    """Only the first `sent` of `parts` parts of a long message were delivered. The other parts certainly were not."""
+    """Only the first `sent` of `parts` parts of a long message were delivered. The other parts were certainly not delivered."""
 
     sent: int
     parts: int

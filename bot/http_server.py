@@ -42,7 +42,7 @@ Address = tuple[str, int]
 
 
 def raise_file_limit() -> None:
-    """Raise the soft limit of open files to the hard limit, or to `MOST_FILES` if that is lower. Failures are ignored."""
+    """Raise the soft limit of open files to the hard limit or `MOST_FILES`, whichever is lower. Failures are ignored."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
     if soft != resource.RLIM_INFINITY and soft < wanted:

@@ -35,7 +35,7 @@ OF_TURNS = {
 """For each section, the settings whose changes apply to new turns. All other settings need a restart."""
 ASK_SECONDS = 20.0  # Timeout in seconds for asking the provider if it has a model
 ASK_LIMITS_SECONDS = 600.0
-"""Interval in seconds between two requests for a model's limits, until the provider answers one."""
+"""Interval in seconds between two requests for a model's limits, until the provider answers."""
 Say = Callable[[str], None]
 
 
@@ -156,7 +156,7 @@ async def _read(gateway: Gateway) -> None:
             services.log.write("storage", "before-0.2, the .ship of 0.1, is removed")
     # Request ids order messages, so new ids must be greater, even if the clock was set back since the last run.
     services.ids.after(await gateway.event_log.newest())
-    # A command that a kill interrupted may have left instruction files. They must wait for a person.
+    # A command that a kill interrupted may have left instruction files. Such files must wait for a person.
     await asyncio.to_thread(services.guard.find_instruction_files)
     await gateway.chats.start()
     await gateway.locales.load()
@@ -191,7 +191,7 @@ async def _bounded(log: Log, what: str, work: Awaitable[object], seconds: float)
 
 
 async def _check_model(gateway: Gateway, say: Say, lines: _PartLines) -> None:
-    """Check the API key, and print which model answers. A refused key ends the start. An unreachable provider does not."""
+    """Check the API key, and print which model answers. A refused key ends the start; other failures are only printed."""
     model, llm = gateway.model, gateway.settings.llm
     try:
         await model.check()

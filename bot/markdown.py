@@ -87,8 +87,8 @@ DEEPEST_SPAN = 100  # Max levels of nested emphasis, since the page's nodes are 
 
 
 def parser() -> MarkdownIt:
-    """Return a parser of the Markdown that models write. Link definitions are plain text, since the parser would drop those
-    that no link uses.
+    """Return a parser of the Markdown that models write. Link definitions are plain text, since the parser would drop
+    definitions that no link uses.
     """
     made = MarkdownIt("commonmark", {"html": False, "maxNesting": DEEPEST}).enable(["table", "strikethrough"])
     made.inline.ruler.before("autolink", "slack_link", _slack_link)
@@ -110,7 +110,7 @@ def parse(said: str, *, most: int = PARSED) -> list[Token] | None:
     if len(said) > most or said.count("[") > BRACKETS:
         return None
     widths = (line.count("|") + 1 for line in said.split("\n") if "-" in line and not line.strip(" \t\r>|:-"))
-    # Each line counts as a row of the widest table, so there are at most so many cells.
+    # Upper bound on the number of cells: treat each line as a row of the widest table.
     if max(widths, default=0) * (said.count("\n") + 1) > CELLS:
         return None
     tokens = _PARSER.parse(said)

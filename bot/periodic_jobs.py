@@ -1,7 +1,7 @@
 """Runs periodic jobs with APScheduler. After a delay, a job runs once, however many runs were missed.
 
-APScheduler uses the system's time of day. If the clock is set back, all jobs would stop until the old time is reached
-again. If it is set forward, computing the missed runs would block the event loop. This module prevents both.
+APScheduler uses the system's time of day. If the clock is set back, all jobs would stop until the old time is reached again. If
+the clock is set forward, computing the missed runs would block the event loop. This module prevents both.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class PeriodicJob:
 
 
 class _Trigger(IntervalTrigger):  # type: ignore[misc]
-    """Trigger that makes up only the last of several missed runs."""
+    """Trigger that replaces several missed runs by one run."""
 
     def get_next_fire_time(self, previous_fire_time: datetime | None, now: datetime) -> datetime:
         following: datetime = super().get_next_fire_time(previous_fire_time, now)

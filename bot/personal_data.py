@@ -1,9 +1,9 @@
 """Finds, exports and erases all data of one person.
 
-These data are the messages that the person wrote, the answers to them, and the chats in which nobody else writes. In a
-chat where other people also write, erasing replaces each of the person's events with a blank row. Data for the model
-that was derived from a whole chat (prompts, summaries, memory, injected history) may mention the person anywhere. It is
-removed and derived again. The functions block, so only commands call them.
+These data are the messages that the person wrote, the answers to them, and the chats in which nobody else writes. In a chat
+where other people also write, erasing replaces each of the person's events with a blank row. Data for the model that was
+derived from a whole chat (prompts, summaries, memory, injected history) may mention the person anywhere. Such data is removed
+and derived again. The functions block, so only commands call them.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ PARTS = Path("cache", "uploads")
 CHATS, MEMORY, ARTIFACTS, LOGS, EVENTS = "chats", "memory", "artifacts", "logs", "events"
 INDEX = "index.db"
 ERASED = "erased"
-"""Kind of a blank row. Readers do not know this kind, so they skip the row. The same text replaces the person's id."""
+"""Kind of a blank row. Readers do not know this kind, so they skip the row. The text "erased" also replaces the person's id."""
 DERIVED = frozenset({"framed", "remembered", "injected"})
 """Kinds of events with data for the model that is derived from a whole chat."""
 _QUOTE = re.compile(r'[\\"]+')
@@ -125,7 +125,7 @@ class PersonalData:
         members: dict[str, set[str]] = defaultdict(set)
         sent: list[tuple[str, str, str]] = []
         with self._database() as db:
-            # In other channels, the same id may be another person's.
+            # In other channels, the same id may belong to another person.
             prefix = f"{self.person.channel}:"
             statement = "SELECT chat, turn, kind, data FROM events WHERE substr(chat, 1, ?) = ?"
             for chat, turn, kind, raw in db.execute(statement, (len(prefix), prefix)):
@@ -219,8 +219,8 @@ class PersonalData:
             yield from ((place, line) for line in map(jsonl.loads, lines) if line is not None)
 
     def _is_theirs(self, place: str, line: Json, found: Found) -> bool:
-        """Return True if a line of the archive is by the person or answers the person, or if a line of the operator's log is about
-        the person. In chats with several people, lines by the others are not included.
+        """Return True if a line of the archive is by the person or answers the person, or if a line of the operator's log is
+        about the person. In chats with several people, lines by other people are left out.
         """
         if line.get("chatKey") in found.own:
             return True
@@ -228,7 +228,7 @@ class PersonalData:
             answers = line.get("role") != "user" and _request(line) in found.requests | found.mixed
             return answers or self._is_by(line)
         details = line.get("details") or {}
-        # In other channels, the same id may be somebody else's.
+        # In other channels, the same id may belong to another person.
         here = details.get("channel") in {None, self.person.channel}
         return (
             line.get("requestId") in found.requests

@@ -98,7 +98,7 @@ class DiskReserve:
         """Restore the reserve. Return the reason if there is not enough space; otherwise ""."""
         self.space = space = space_of(self.path.parent)
         whole = min(self.most, space.total // SHARE or self.most)
-        # Trouble ends only when 1.5 times the reserve is free. If the same limit began and ended it, trouble could begin and end
+        # Trouble ends only when 1.5 times the reserve is free. With one limit for begin and end, trouble could begin and end
         # again and again.
         besides = whole + whole // 2 if self.trouble else whole
         handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

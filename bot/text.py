@@ -98,7 +98,7 @@ _STRINGS = regex.compile(
 quadratic if many strings have no end.
 """
 ESCAPES = regex.compile(r"(?:\x1b\[|\x9b)[0-?]{0,64}[ -/]{0,8}[@-~]|\x1b[ -/]{0,4}[0-~]")
-"""Pattern of all other terminal escape sequences."""
+"""Pattern of terminal escape sequences that are not control strings (`_STRINGS`)."""
 _CONTROLS = regex.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _BREAKS = str.maketrans({sign: f"\\u{ord(sign):04x}" for sign in "\u2028\u2029\x85"})
 
@@ -455,9 +455,9 @@ def split(text: str, limit: int, size: Callable[[str], int] = len) -> list[str]:
     """Split Markdown into parts whose `size` is at most `limit`. `size` must never return less than the number of
     characters of a text.
 
-    Links, inline code and graphemes are never cut, except a grapheme that exceeds the limit. Code fences and emphasis
-    are closed at the end of a part and opened again in the next part; a fence keeps its language. Parts without a
-    visible character are dropped.
+    Links and inline code are never cut; a grapheme is cut only if it alone exceeds the limit. Code fences and emphasis are
+    closed at the end of a part and opened again in the next part; a fence keeps its language. Parts without a visible character
+    are dropped.
     """
     parts: list[str] = []
     start, prefix = 0, ""

@@ -4,9 +4,9 @@ not store the texts of strangers. Operators can change the access lists while th
 
     {"v": 1, "channels": {"telegram": {"allow": ["1"], "block": ["2"], "pending": {"3": 1800000000000}}}}
 
-`operators` are people who opened the link that Shipmate prints at the start. `pending` are people without access who
-wrote to the bot, each with the time (epoch ms) of that person's newest message. `names` are the names of these people.
-The file does not contain the text of their messages.
+`operators` are people who opened the link that Shipmate prints at the start. `pending` are people without access who wrote to
+the bot, each with the time (epoch ms) of that person's newest message. `names` are their display names, by user id. Texts of
+messages are not stored.
 """
 
 from __future__ import annotations

@@ -222,7 +222,7 @@ class FileReader:
         return self._services.redact(text.clean(words))
 
     def _is_clean(self, data: bytes) -> bool:
-        """Return True if the bytes contain none of the bot's secrets. A picture's metadata could contain one."""
+        """Return True if the bytes contain none of the bot's secrets. A picture's metadata could contain a secret."""
         pieces = (
             data[at : at + _AT_ONCE + _OVERLAP].decode("latin-1") for at in range(0, len(data), _AT_ONCE)
         )

@@ -34,7 +34,7 @@ ALBUM_SECONDS = 1.0
 PASTE_SECONDS = 2.5
 """Timeout in seconds for the next part of a long text that the person's app split into several messages."""
 MOST_EARLY = 10
-"""Max edits and deletions that wait for the message to which they refer, because they arrived before it."""
+"""Max edits and deletions that are kept because they arrived before their message."""
 MOST_FILES = 50
 """Max kept platform ids of messages that delivered a file. A search for a message whose delivery is unknown skips these ids."""
 MOST_MISSED = 5
@@ -70,8 +70,8 @@ def _can_coalesce(other: Inbound, first: Inbound) -> bool:
 
 
 def _can_join(other: Inbound, running: Inbound) -> bool:
-    """Return True if a waiting message or edit may join a running turn. A message with unreadable files may not join,
-    because its own answer must report these files.
+    """Return True if a waiting message or edit may join a running turn. A message with unreadable files gets a turn of its own,
+    whose answer reports these files.
     """
     files = other.attachments
     if files and (other.kind != "message" or not all(one.may_be_read for one in files)):
@@ -397,7 +397,7 @@ class Chat:
     # ------------------------------------------------------------ applying events (never raises, whatever their order)
 
     def apply(self, event: Event) -> None:
-        """Update the state with an event. An event that the state does not allow changes nothing."""
+        """Update the state with an event. Ignore an event that the state does not allow."""
         self.seq = max(self.seq, event.seq)
         turn = self.turn if self.turn is not None and self.turn.id == event.turn else None
         stale = isinstance(event.data, events.Answered) and (turn is None or turn.call != event.data.call)
@@ -736,7 +736,7 @@ class Chat:
             self._decide(question, verdict, at)
 
     def _forget(self, question: Question) -> None:
-        """Drop a decided question, but not while its turn runs: an interrupted turn needs the verdict again."""
+        """Drop a decided question once its turn has ended. A turn that is interrupted earlier needs the verdict again."""
         waited_for = self.turn is not None and self.turn.id == question.turn
         shown = not question.copies and None not in question.rows.values()
         if question.verdict is not None and shown and not waited_for:

@@ -134,7 +134,7 @@ class Chats:
         return chat
 
     def append(self, *facts: Fact) -> None:
-        """Append events to the logs of loaded chats, in order and in one transaction. The log never refuses them."""
+        """Append events to the logs of loaded chats, in order and in one transaction. The log never refuses events."""
         entries = list[Entry]()
         now = self.clock.now()
         touched = dict[ChatKey, Chat]()

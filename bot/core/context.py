@@ -135,7 +135,7 @@ class AgentContextStore:
     stood_in: str = ""
     """Name of the fallback model that gave the last answer; "" if the chat's own model gave it."""
     left: dict[str, KeptTurn] | None = None
-    """Turns that left the context, keyed by id. They are collected only while the log is read; None after that."""
+    """Turns that left the context, keyed by id. None once the log has been read."""
     recalled: Mapping[str, KeptTurn] = field(default_factory=dict)
     """Turns of the conversation that the chat is about to resume, keyed by id."""
     _view: tuple[Message, ...] | None = ()
@@ -190,7 +190,7 @@ class AgentContextStore:
     # ------------------------------------------------------------ the fold
 
     def apply(self, event: Event) -> None:  # noqa: C901, PLR0912 - one `match` over all event kinds
-        """Update the context with an event. An event of a turn that is not running changes nothing."""
+        """Update the context with an event. Ignore events of a turn that is not running."""
         running = self.running
         match data := event.data:
             case events.Cut() | events.SessionMoved():

@@ -42,7 +42,7 @@ AND instr(data, '"command":{') = 0 AND instr(data, '"text":"') > 0 ORDER BY seq 
 CURSOR = "cursor"
 """Kind of rows in the table `facts`. Each such row stores the position in the log up to which an export was written."""
 RESTORED = "restored"
-"""Kind and key of a row in the table `facts`. Restoring a backup writes it, and the next start then closes unfinished work."""
+"""Kind and key of a row in the table `facts`. Restoring a backup writes the row. The next start then closes unfinished work."""
 LINGER = 0.05
 """Max seconds before an event is written if no caller waits for it. A kill loses only such events."""
 RETRY_SECONDS = 2.0
@@ -91,8 +91,8 @@ class Session(Protocol):
 
 
 class EventLog(ABC):
-    """Appends events in order, and never refuses one. Reads see all appended events, except `after`, `chats`,
-    `newest`, `chat_of` and `facts`, which see only events on disk. Methods that use the disk raise `errors.StorageError`.
+    """Appends events in order, and never refuses one. `after`, `chats`, `newest`, `chat_of` and `facts` read only events on
+    disk; all other methods also read unwritten events. Methods that use the disk raise `errors.StorageError`.
 
     Subclasses open the sessions and classify errors: errors in `refusals` mean that the database is temporarily unusable,
     errors in `conflicts` that an event can never be written.
@@ -368,8 +368,8 @@ class EventLog(ABC):
         return [(kind, key, json.loads(value)) for kind, key, value in rows]
 
     async def older(self, chat: ChatKey, at: float) -> tuple[int, int]:
-        """Return the number of a chat's oldest event, and the number of its first event at or after the time `at`. If no event
-        is that new, the second number is the number that the chat's next event will get. Both are 0 if the chat has no events.
+        """Return the number of a chat's oldest event, and the number of its first event at or after the time `at`. If all
+        events are older, the second number is that of the chat's next event. Both are 0 if the chat has no events.
         """
         await self.committed(patient=False)
         name = str(chat)
@@ -430,7 +430,7 @@ class EventLog(ABC):
 
 
 def stored(fact: FactSet) -> tuple[str, tuple[object, ...]]:
-    """Return the statement that stores or deletes a fact, and its values."""
+    """Return the SQL statement that stores or deletes a fact, and the statement's values."""
     if fact.value is None:
         return FORGET, _clean((fact.of, fact.key))
     return FACT, _clean((fact.of, fact.key, json.dumps(fact.value, ensure_ascii=False)))

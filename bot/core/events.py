@@ -1,5 +1,5 @@
-"""All event kinds, and their JSON form. A stored event never changes, except that a removal blanks the fields listed in
-`words`. A released kind keeps all its fields, and a field that is added later has a default.
+"""All event kinds, and their JSON form. A stored event changes only if a removal blanks the fields listed in `words`. A
+released kind keeps all its fields, and a field that is added later has a default.
 """
 
 from __future__ import annotations
@@ -353,7 +353,7 @@ class Shown(EventData, kind="shown"):
 
 class RowEnded(EventData, kind="row_ended"):
     """A message was delivered in its final form (`sent`), was certainly not delivered (`failed`), or nobody can tell
-    (`unknown`). `missing` names a file that this chat cannot receive. Another message tells people about it.
+    (`unknown`). `missing` names a file that this chat cannot receive. Another message tells people about that file.
     """
 
     row: str

@@ -1,5 +1,5 @@
-"""Exports: files that are written from the event log for readers outside the bot, such as the archive. A stored cursor is
-the number of the newest exported event. If somebody deletes the files, they are written again.
+"""Exports: files that are written from the event log for readers outside the bot, such as the archive. A stored cursor is the
+number of the newest exported event. If somebody deletes these files, Shipmate writes them again.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class ExportLost(errors.StorageError):
 
 
 class Export(ABC):
-    """One kind of output, written from events in commit order. An event that is passed again changes nothing. Methods
-    raise `errors.StorageError`.
+    """One kind of output, written from events in commit order. Passing an event twice has the same effect as passing it once.
+    Methods raise `errors.StorageError`.
     """
 
     name: ClassVar[str]
@@ -61,7 +61,7 @@ class Export(ABC):
 
     @abstractmethod
     async def take(self, n: int, event: Event) -> None:
-        """Take in an event. If the call raises an error, it changes nothing."""
+        """Take in an event. If the call raises an error, the export stays unchanged."""
 
     async def write(self) -> None:  # noqa: B027 - some exports write at once
         """Write the output of all events taken in. After an error, the next call writes what is left."""

@@ -84,7 +84,7 @@ class Done:
 @dataclass(frozen=True, slots=True)
 class Command:
     """A chat command. A `queued` command waits for the running turn, because the command changes the conversation. A queued
-    command with `tells` does not wait if it has no arguments, because it then only shows something.
+    command with `tells` runs at once if it has no arguments, because such a call only shows something.
     """
 
     run: Callable[[Inbound], Awaitable[Done]]

@@ -197,8 +197,8 @@ class Fit:
     # ------------------------------------------------------------ after a request
 
     def refused(self, request: ModelRequest, error: errors.ModelError) -> None:
-        """Shrink the next request after the provider rejected this one. Raise `errors.TurnFailed` if shrinking was
-        not enough, or the error itself if shrinking cannot help.
+        """Shrink the next request after the provider rejected this one. Raise `errors.TurnFailed` if shrinking was not enough,
+        or the provider's error if shrinking cannot help.
         """
         if isinstance(error, errors.ThinkingUnbound) and not self._tries["thinking"]:
             self._tries["thinking"] += 1
@@ -308,7 +308,7 @@ class Fit:
         return self.models.estimator.tokens(self.models.name, messages)
 
     def _change(self, step: str) -> bool:
-        """Do one step of `SMALLER`. Return True if it makes the next request smaller."""
+        """Do one step of `SMALLER`. Return True if the step makes the next request smaller."""
         before = blocks.tokens(self.tools) + blocks.tokens(self.context.shown())
         if (change := self._smaller(step)) is not None:
             self._tries[step] += 1

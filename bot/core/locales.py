@@ -27,7 +27,7 @@ NEAR = 3  # Max time zones suggested for an unknown name
 
 @dataclass(frozen=True, slots=True)
 class Locale:
-    """A person's language and tz database zone. Each is the person's choice (then `…_chosen` is True), or else the last
+    """A person's language and tz database zone. Each value is the person's choice (then `…_chosen` is True), or else the last
     known value; None if unknown.
     """
 
@@ -122,7 +122,7 @@ def _script(words: str) -> str | None:
 
 
 def _by_app(known: Locale, inbound: Inbound) -> Locale:
-    """Return the locale with what the app reports, except where the person has chosen. Unknown languages become the default."""
+    """Return the locale, with the app's values for what the person has not chosen. Unknown languages become the default."""
     language = language_of(inbound.language) or DEFAULT if inbound.language else None
     if language not in {None, known.language or DEFAULT} and not known.language_chosen:
         known = replace(known, language=language)

@@ -111,7 +111,7 @@ class Loop:
     # ------------------------------------------------------------ one step
 
     async def _take_up(self) -> None:
-        """Add the person's new messages. After the model's final answer, add them only if one is an edit."""
+        """Add the person's new messages. After the model's final answer, add them only if at least one of them is an edit."""
         running = self.chat.context.running
         about_to_speak = running is not None and running.speaks and not running.open_calls
         more = self.chat.joinable()

@@ -97,7 +97,7 @@ class OperatorAlerts:
 
 
 def who_decided(verdict: Verdict, nameless: str) -> str:
-    """Return the name that the person had when deciding. If it is unknown, return the text with the key `nameless`."""
+    """Return the name that the person had when deciding. If the name is unknown, return the text with the key `nameless`."""
     if verdict.by == CONSOLE:
         return say("operators.the_console")
     # People choose their names freely, so formatting and links in names are not rendered.
@@ -138,7 +138,7 @@ class ChannelWatchdog:
         self.seen = {name: _Seen(self._looked) for name in self.services.channels}
 
     def opened(self, channel: str) -> None:
-        """Record that a channel has connected for the first time. The watchdog never reconnects a channel before this."""
+        """Record a channel's first connection. Before this call, the watchdog does not reconnect the channel."""
         seen = self.seen[channel]
         seen.open, seen.heard = True, self.services.clock.monotonic()
 
@@ -205,7 +205,7 @@ class ChannelWatchdog:
 
 
 def _trouble(health: Health, silence: float | None) -> Sentence | None:
-    """Return a description of a channel's trouble for operators; None if it works."""
+    """Return a description of a channel's trouble for operators; None if the channel works."""
     why = f" ({health.detail})" if health.detail else ""
     if not health.connected:
         return sentence("operators.disconnected", why=why)

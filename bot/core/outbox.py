@@ -124,7 +124,7 @@ class RateLimiter:
         return True
 
     def freeze(self, to: Address, error: errors.DeliveryThrottled, *, cosmetic: bool = False) -> None:
-        """Stop sending for as long as the platform asks. If it limits `cosmetic` calls in all chats, stop only cosmetic calls."""
+        """Stop sending for as long as the platform asks. Stop only `cosmetic` calls if the limit is for these, in all chats."""
         chat, total = self._of(to)
         bucket = (self._cosmetic(to) if cosmetic else total) if error.everywhere else chat
         bucket.frozen_until = max(bucket.frozen_until, self.clock.monotonic() + patience(error.retry_after))
@@ -162,7 +162,7 @@ AGAIN_SECONDS = 5.0  # Interval in seconds between retries of an edit whose outc
 REPEAT_SECONDS = (0.0, 8.0, 64.0, 600.0, 3_600.0)
 """Seconds before each repeat of a message that may not have arrived. The waits grow, because a repeat may be a duplicate."""
 LIVE_SECONDS = 10.0
-"""Timeout in seconds of creating or editing a live message. A hanging edit delays an answer by no more than this."""
+"""Timeout in seconds of creating or editing a live message. A hanging edit delays an answer by at most this time."""
 SETTLE_SECONDS = 2.0
 """An edit that got no answer may still take effect for this many seconds. Until then, nothing else is sent to the chat or thread."""
 

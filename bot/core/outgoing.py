@@ -18,7 +18,7 @@ from bot.core.services import Services
 from bot.words import reader
 
 SECONDS = 30 * 60.0
-"""Timeout in seconds for the decision of a question. The time during which the process is stopped counts too."""
+"""Timeout in seconds for the decision of a question. The timeout includes the time during which the process is stopped."""
 
 
 @dataclass(frozen=True, slots=True)

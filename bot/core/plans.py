@@ -104,7 +104,7 @@ class Plan(Frozen):
                 break
             last, count = due, count + 1
             if count == MOST_MISSED:
-                # The search backwards begins a minute later, because it leaves out its own beginning, and `now` may be due.
+                # The backward search excludes its start. Start a minute after `now`, to find a due time equal to `now`.
                 found = cron(self.said, datetime.fromtimestamp(now + 60, self.where), reverse=True)
                 last = max(last, next(one for one in (shown.timestamp() for shown in found) if one <= now))
                 break

@@ -1,5 +1,5 @@
-"""Builds the system prompt of a chat, and reads the instruction files. The prompt does not depend on time, request or
-person, because one changed byte invalidates the provider's cache. Texts that depend on these three are in user messages.
+"""Builds the system prompt of a chat, and reads the instruction files. The prompt does not depend on time, request or person,
+because one changed byte invalidates the provider's cache. Texts that depend on time, request or person are in user messages.
 
 Instruction files are ordered from the whole machine down to one person: `/etc/shipmate/Agent.md`,
 `~/.config/shipmate/Agent.md` and the project's `Agent.md`, then files for the model, the channel, the chat and the person
@@ -307,7 +307,7 @@ class Frozen:
     own: str = ""  # Instructions that apply only to this chat
     appended: str = ""
     cut: tuple[str, ...] = ()
-    """Names of instruction files that were shortened, and `INSTRUCTIONS` if all of them together were shortened."""
+    """Names of instruction files that were shortened, and `INSTRUCTIONS` if the instructions as a whole were shortened."""
 
     def system(self, root: Path, first: Inbound, rules: str = "", *, hour: bool = False) -> list[Json]:
         """Return the `system` blocks of a chat's requests. Each block ends in a cache breakpoint. `first` is any message of
@@ -327,7 +327,8 @@ class Frozen:
 
 @dataclass(slots=True)
 class Prompts:
-    """Builds system prompts. `custom` replaces the built-in rules; `append` is added at the end. Each is a text or a file path."""
+    """Builds system prompts. `custom` replaces the built-in rules; `append` is added at the end. Both are texts or file
+    paths."""
 
     name: str
     skills: SkillFolder

@@ -200,11 +200,11 @@ class PartialReply:
 
     @property
     def speaks(self) -> bool:
-        """Return True if the answer begins with text for people. Of the tool calls, only `chat_send` has such text."""
+        """Return True if the answer begins with text for people: plain text or a `chat_send` call."""
         return self._first[1] == SEND if self._first is not None else self.plain and bool(self._text)
 
     def shown(self) -> str:
-        """Return the first message's text so far. Plain text counts only while no tool call has begun."""
+        """Return the first message's text so far. Plain text is included only until a tool call begins."""
         if self._first is None:
             return _aloud(self._text.strip())
         return self._message(self._first[0]) if self.speaks else ""
@@ -226,7 +226,7 @@ class PartialReply:
 
 
 def _aloud(words: str) -> str:
-    """Return the cleaned text; "" if it is, or may become, the marker for a silent answer."""
+    """Return the cleaned text; "" if the text is, or may become, the marker for a silent answer."""
     words = text.clean(words)
     return "" if SILENT.startswith(words.strip()) or words.lstrip().startswith(SILENT) else words
 
@@ -260,8 +260,8 @@ LONGEST_CELL = 500
 
 @dataclass(frozen=True, slots=True)
 class Shortened:
-    """A text in which a sentence with the file's name replaces each passage that became a file. `at` converts an offset in
-    the original text into one in `words`. For an offset in a replaced passage, `at` returns the end of the sentence.
+    """A text in which a sentence with the file's name replaces each passage that became a file. `at` converts an offset in the
+    original text into an offset in `words`. For an offset in a replaced passage, `at` returns the end of the sentence.
     """
 
     words: str

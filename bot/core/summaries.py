@@ -587,7 +587,7 @@ def _newest_fitting(found: Mapping[str, T], most: float, size: Callable[[T], flo
 
 
 def _texts(title: str, again: str, names: Iterable[str], read: Mapping[str, ToolResult]) -> list[str]:
-    """Return versions of a section, longest first. Each version has the newest texts in full and the names of the others."""
+    """Return versions of a section, longest first. Each version has the newest texts in full, and the names of older texts."""
     newest, forms = list(names)[::-1], list[str]()
     shown = [one for one in newest if one in read]
     for count in range(len(shown), -1, -1):

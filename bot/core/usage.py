@@ -215,7 +215,7 @@ def _given(chat: str | None, since: float, channel: str = "", until: float = mat
 
 @dataclass(eq=False)
 class UsageRecorder:
-    """Appends a usage event for each model call. The lines of the operators' log (`JsonlLog`) inform it about calls."""
+    """Appends a usage event for each model call. The recorder learns of calls from lines of the operators' log (`JsonlLog`)."""
 
     chats: Chats
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)

@@ -415,7 +415,7 @@ def pointers(message: Message) -> Iterator[tuple[str, int]]:
             if artifact is None:
                 continue
             if not isinstance(artifact, str) or ULID.fullmatch(artifact) is None:
-                # Old messages have no nonce, so a person may have written this row. Do not trust it or the rows after it.
+                # Old messages have no nonce, so a person may have written this row. Do not trust this row or the rows after it.
                 break
             yield artifact, int(row["lines"]) if isinstance(row.get("lines"), int) else 0
 

@@ -87,7 +87,7 @@ class ScheduledJob(Frozen):
         return inbound.chat_key.contains(self.chat_key)
 
     def inbound(self, due: float, missed: int, now: float, request_id: str) -> Inbound:
-        """Return the message for the due time `due`. The message also covers the `missed` due times before it."""
+        """Return the message for the due time `due`. The message also covers the `missed` due times before `due`."""
         # If the clock is set back, an interval job restarts and may repeat due times. The start time makes the keys unique.
         since = f"{self.plan.begin:.3f}+" if self.plan.kind == "every" else ""
         of_job = {

@@ -149,12 +149,12 @@ class ListeningService:
         if inbound.kind != "message" or inbound.command is not None:
             if not inbound.overheard:
                 return True
-            # An edit or deletion counts if the changed message did. The `/listen` setting may have changed since then.
+            # An edit or deletion is for the bot if the changed message was. The `/listen` setting may have changed since then.
             if inbound.addressed == "thread" and await self._takes_part(inbound.chat_key):
                 return True
             chat = await self._run.chats.get(inbound.chat_key)
             known = any(one.message_id == inbound.message_id for one in chat.said)
-            # The bot may have quoted the deleted message, so the deletion counts if the bot has taken part in the chat since.
+            # The bot may have quoted the deleted message. So take the deletion if the bot has since taken part in the chat.
             spoken, since = self._run.event_log.spoken_in, inbound.ts / 1000 - SKEW
             return known or (inbound.kind == "delete" and bool(await spoken(inbound.chat_key.chat, since)))
         listening = self._listening(inbound.chat_key)

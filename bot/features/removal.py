@@ -1,5 +1,5 @@
-"""Deletion of data. A person removes a message: by a deletion on the platform, or by the command `/forget`. Retention
-deletes data older than the retention time of its chat. Both change the log and everything derived from the log.
+"""Deletion of data. A person removes a message: by a deletion on the platform, or by the command `/forget`. Retention deletes
+data older than the retention time of its chat. Both kinds of deletion change the log and everything derived from the log.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Removal:
         return [Target(target.message, "assistant", target.person, Gone(turns=related), related), target]
 
     async def _target(self, chat: ChatKey, message: str) -> Target | None:
-        """Return the message with this platform id; None if there is none. For an answer in several messages, each id works."""
+        """Return the message with this platform id; None if there is none. Any message of a split answer can be named."""
         naming, names = self.run.event_log.naming, frozenset({message})
         found = [one for one in await naming(chat, names) if one.chat == chat]
         received = (
@@ -98,7 +98,7 @@ class Removal:
             requests = frozenset(one.request_id for one in said)
             related = await self._turns(chat, requests | names)
             return Target(message, "user", said[0].user_id, Gone(requests, messages=names), related)
-        # If an answer was given again, it replaced the text of an earlier turn. That turn is removed too.
+        # If an answer was regenerated, the new answer replaced the text of an earlier turn. Remove the earlier turn too.
         turns = frozenset(await self.run.event_log.senders(chat, message))
         if not turns:
             return None
@@ -238,7 +238,7 @@ class Retention:
         return end - first
 
     def _on_disk(self) -> Iterator[ChatKey]:
-        """Yield the chats that have files on disk. Some of them may have no events in the log any more."""
+        """Yield the chats that have files on disk, including chats that have no events in the log any more."""
         names = {name for one in self._of_page for name in self._run.disk.names(one)}
         for name in {*self._archives.chats(), *names}:
             with contextlib.suppress(errors.IdentityInvalid):  # the file name is no chatKey

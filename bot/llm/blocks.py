@@ -20,8 +20,8 @@ CACHE, HOUR = {"type": "ephemeral"}, {"type": "ephemeral", "ttl": "1h"}
 """Cache breakpoints for five minutes, and for an hour."""
 THINKING = frozenset({"thinking", "redacted_thinking"})
 LONGEST_OVERLAP, LEAST_OVERLAP, LEAST_VARIED = 4_000, 12, 4
-"""The second part of an answer may begin by repeating the end of the first. Max characters, min UTF-8 bytes and min
-different characters of such a repetition. A shorter one, or a line of dashes, may be chance. Bytes are counted because four
+"""The second part of an answer may begin by repeating the end of the first. Max characters, min UTF-8 bytes and min different
+characters of such a repetition. A shorter repetition, or a line of dashes, may be chance. Bytes are counted because four
 Chinese characters say as much as twelve letters.
 """
 SERVER_CALLS = frozenset({"server_tool_use", "mcp_tool_use"})
@@ -95,7 +95,7 @@ def _overlap(first: str, second: str) -> int:
     lengths = range(min(len(end), len(begin)), 0, -1)
     length = next((one for one in lengths if end.endswith(begin[:one])), 0)
     again, before, after = begin[:length], end[: len(end) - length], begin[length:]
-    # Equal lines in a row, such as closing tags, belong to the answer, so they do not count as a repetition.
+    # Equal lines in a row, such as closing tags, belong to the answer, so they are kept.
     in_a_row = before.rstrip().endswith(again.strip()) or after.lstrip().startswith(again.strip())
     long = len(again.encode(errors="replace")) >= LEAST_OVERLAP and len(set(again)) >= LEAST_VARIED
     return length if long and not in_a_row else 0

@@ -44,7 +44,7 @@ that an address or setting is wrong.
 
 @dataclass(slots=True)
 class _Failure:
-    """A failed answer, parsed from an error body of Anthropic, OpenAI, Google or Bedrock, even if it is JSON inside JSON."""
+    """A failed answer, parsed from an error body of Anthropic, OpenAI, Google or Bedrock. The body may be JSON inside JSON."""
 
     http_status: int | None
     """HTTP status. None if there was no answer; 200 if the stream failed after it began."""

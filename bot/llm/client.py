@@ -225,7 +225,7 @@ class AnthropicModel:
     async def check(self) -> None:
         if await self._get("/v1/models", {"limit": 1}):
             return
-        # The endpoint has no list of models, so an empty request tests it. A Messages API endpoint refuses it at no cost.
+        # The endpoint has no list of models, so send an empty request. A Messages API endpoint refuses that at no cost.
         try:
             await self._client.post(MESSAGES, cast_to=object, body={})
         except _FAILURES as error:

@@ -1,7 +1,7 @@
 """Format of the Messages API: the exact bytes of a request body, and the answer assembled from its streamed events.
 
-This module does not use the provider's library, for two reasons. Its decoder drops frames without an
-`event:` line, which some proxies send. Its accumulator parses the whole input of a tool call again with each piece.
+This module does not use the provider's library, for two reasons. The library's decoder drops frames without an `event:` line,
+which some proxies send. The library's accumulator parses the whole input of a tool call again with each piece.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def body_of(request: ModelRequest) -> Json:
 
 
 def wire(request: ModelRequest) -> bytes:
-    """Return the encoded bytes of a request. They are kept, so that a repeated call is fast. Raises ValueError or TypeError."""
+    """Return a request's encoded bytes, which are cached for repeated calls. Raises ValueError or TypeError."""
     if not request.wire:
         request.wire.append(b"".join(pieces(request)))
     return request.wire[0]

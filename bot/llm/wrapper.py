@@ -428,8 +428,8 @@ class RetryingModel(ModelWrapper):
 # ------------------------------------------------------------ fallback models
 
 AWAY_SECONDS = 300.0
-"""Seconds for which the primary model is tried last after it failed or refused. A failure counts for all chats, a refusal
-only for the chat in which it occurred.
+"""Seconds for which the primary model is tried last after it failed or refused. A failure affects all chats; a refusal affects
+only the chat in which the model refused.
 """
 FALLS_BACK = (*AWAY, errors.ModelUnknown, errors.ProviderBusy)
 """Failures of the primary model after which a fallback model is worth a try."""

@@ -48,7 +48,7 @@ class ArtifactMatch:
 @dataclass(frozen=True, slots=True)
 class ArtifactMatches:
     """The result of a search. `total` counts all matches from the offset at which the search began. `next` is the offset of the
-    first match that is not in `found`; None if `found` has all.
+    first match that is not in `found`; None if `found` has all matches.
     """
 
     found: tuple[ArtifactMatch, ...]
@@ -123,8 +123,8 @@ class ArtifactStore:
 
     @on_disk("an artifact cannot be read")
     def read(self, artifact_id: str, chat_key: ChatKey, *, offset: int, limit: int) -> ArtifactPage:
-        """Return a page of at most `limit` characters that begins at `offset`. Pages are cut between graphemes, and contain at
-        least one before the end. Raises `errors.ToolError` if this chat has no such artifact.
+        """Return a page of at most `limit` characters that begins at `offset`. Pages are cut between graphemes. A page before
+        the end of the text has at least one grapheme. Raises `errors.ToolError` if this chat has no such artifact.
         """
         words, origin = self._whole(artifact_id, chat_key)
         start = text.border(words, min(offset, len(words)))

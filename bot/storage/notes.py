@@ -328,7 +328,7 @@ class NoteStore:
                 "This memory folder cannot be used. Tell the person that an operator must look."
             )
         jsonl.tidy(self.disk, place)
-        # Write the file of sources first, with the old text's sources too, so that a crash between the writes loses none of them.
+        # Write the file of sources first, including the old text's sources, so that a crash between the writes loses none.
         about = path.with_suffix(LINES)
         before = self.disk.read(path), self.disk.read(about)
         self.disk.replace(about, noted(raw, file.written, before))

@@ -333,7 +333,7 @@ def render(line: Line, redact: LogRedactor) -> bytes:
     """Return a line as bytes. The line is first redacted. If the line exceeds the size limit, its longest strings are
     shortened. If that is not enough, the details are left out.
     """
-    # Secrets are rare, so one search covers all strings. Only if it finds a secret is each string searched by itself.
+    # Secrets are rare, so one search covers all strings. If this search finds a secret, each string is searched by itself.
     clean: Line = text.deep(line, redact) if redact.finds(text.strings(line)) else line
     data = _dump(clean)
     most = MAX_PAYLOAD_BYTES if "payload" in clean["details"] else MAX_LINE_BYTES

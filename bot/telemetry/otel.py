@@ -155,7 +155,7 @@ class _Ids(id_generator.IdGenerator):
 
 
 class _Exporter(OTLPSpanExporter):
-    """Sends spans. The library's log lines are replaced: one line says that sending fails, and one that it works again."""
+    """Sends spans. The library's log lines are replaced: one line says that sending fails, another that sending works again."""
 
     def __init__(self, log: Log, endpoint: str | None) -> None:
         super().__init__(endpoint and f"{endpoint.rstrip('/')}/v1/traces")

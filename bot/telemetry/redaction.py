@@ -93,7 +93,7 @@ def forms(secret: str) -> set[str]:
 
 
 def _holds(value: AnyStr, parts: Iterable[AnyStr]) -> bool:
-    """Return True if a text contains one of the parts."""
+    """Return True if a text contains at least one of the parts."""
     for part in parts:  # noqa: SIM110 - every text is searched, and a loop is faster than `any`
         if part in value:
             return True
@@ -101,8 +101,8 @@ def _holds(value: AnyStr, parts: Iterable[AnyStr]) -> bool:
 
 
 def _as_rendered(value: str) -> bytes:
-    """Return a text as it looks after rendering and decoding; b"" if that changes nothing. This function must be fast, because it
-    is called for every text that is written.
+    """Return a text as it looks after rendering and decoding; b"" if they change nothing. This function must be fast, because
+    it is called for every text that is written.
     """
     shown = value
     for _ in range(_PACKINGS):
@@ -188,7 +188,7 @@ class Redactor:
             at = found.end()
 
     def _held_from(self, value: str, start: int) -> int:
-        """Return the index at which an incomplete secret begins that reaches to the end of the text. The search begins at
+        """Return the index at which an incomplete secret begins, if the text ends inside a secret. The search begins at
         `start`. If there is no such secret, return the length of the text.
         """
         for at in range(max(start, len(value) - self._longest + 1), len(value)):

@@ -189,8 +189,8 @@ class FileGuard:
         self._known: _Known | None = None
         """Instruction files that were followed when the running commands began. None means that all are followed."""
         self._held: dict[tuple[str, str], int] = {}
-        """Open descriptor of each file in `_known`, by its name and the path that the name leads to. A command can change a file
-        that replaced one of them.
+        """Open descriptor of each file in `_known`, by its name and the path that the name leads to. If the path now leads to
+        another file, a command may have replaced the file.
         """
         self._marks: dict[str, _Mark] = {}
         self._load()
@@ -479,8 +479,8 @@ class FileGuard:
             self._marks |= {str(path): _Mark() for path in state.get("folders", ())}
             begun = list(map(int, state.get("begun", ())))
         except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-            # The list of written files is lost, so every file may contain anybody's text. All instruction
-            # files are followed, because commands cannot damage this file. Anybody else who can damage this file controls Shipmate.
+            # The list of written files is lost, so every file may contain anybody's text. All instruction files are followed,
+            # because commands cannot damage this file. Anybody else who can damage this file controls Shipmate anyway.
             self._marks, self._known = {"": _Mark()}, None
             self._log_line("the record of files cannot be read", level="error", cause=str(error))
             return

@@ -137,7 +137,7 @@ class Policy:
         return PolicyContext(datetime.fromtimestamp(self.clock.now(), self.zone), **more)
 
     def _judge(self, asked: Call, subjects: Sequence[Subject], turn: ToolExecutionContext) -> Decision:
-        """Return the rules' decision on one call. Text by people who may not make this call themselves counts as foreign."""
+        """Return the rules' decision on one call. Text by people without the right to make this call counts as foreign."""
         origin = taint.seen(turn.view())
         now = self._now(taint=origin.taint, private=turn.private)
         decision = self.rules.judge(asked, subjects, now)
@@ -236,8 +236,8 @@ class Policy:
         )
 
     def _script(self, paths: Collection[Path], turn: ToolExecutionContext) -> str:
-        """Return the text of the script that a command runs; "" if the text is too long, or if the people of the turn may not
-        read it.
+        """Return the text of the script that a command runs; "" if the text is too long, or if the people of the turn are not
+        allowed to read the script.
         """
         reads = [Call("read_file", {"path": str(path)}, READS) for path in paths]
         if any(self.rules.judge(one, self._subjects(turn), self._now()).outcome != "allow" for one in reads):
@@ -256,8 +256,8 @@ class Policy:
         return self._root
 
     def shown(self, asked: Call, call: ToolCall) -> str:
-        """Return a call as text for people: every argument, without secrets and invisible characters. The name of the
-        argument is omitted if the call has only one argument, whose value has one line.
+        """Return a call as text for people: every argument, without secrets and invisible characters. If the call has only one
+        argument, with a value of one line, the argument's name is omitted.
         """
         values = {
             name: text.escaped(

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 READER = "read_artifact"  # Name of the tool that reads artifacts
 TOKEN = 33
 """Number of units that make one token in a token estimate. An ASCII character counts as 10 units, a CJK character as 33 units,
-any other character as a number between.
+any other character as a number of units between these two.
 """
 ROOM = 2_500 * TOKEN  # Max token estimate of one tool result in the model's context (2,500 tokens)
 LASTING_ROOM = 4 * ROOM

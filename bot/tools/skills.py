@@ -45,8 +45,8 @@ _Stamp = tuple[int, int, int]
 class SkillFolder:
     """Finds skills: folders that contain a `SKILL.md`.
 
-    A folder in `.claude/skills` counts only if it is inside the project after resolving symlinks and is not hidden. A
-    configured path may be anywhere. If two skills have the same name, the first one counts.
+    A folder in `.claude/skills` is used only if it is inside the project after resolving symlinks and is not hidden. A
+    configured path may be anywhere. If two skills have the same name, the first skill is used.
     """
 
     def __init__(self, root: Path, paths: Sequence[str], log: Log, guard: FileGuard) -> None:

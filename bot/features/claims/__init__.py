@@ -1,8 +1,8 @@
 """Claim check: compares the actions that a reply claims to have done with the tool calls of its turn. A promise, in which a
 reply says that the bot will do something later, goes on the board (`/waiting`) unless the turn scheduled a job.
 
-These do not count as claims: quotes, drafts, code, accounts of earlier events, conditions, plans, denials, questions. A doubtful sentence counts as neither
-claim nor promise. Each language has a file of phrases in this folder.
+The check ignores quotes, drafts, code, accounts of earlier events, conditions, plans, denials, questions and doubtful
+sentences. Each language has a file of phrases in this folder.
 """
 
 from __future__ import annotations
@@ -147,9 +147,9 @@ def _named(code: regex.Match[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Language:
-    """Phrases of one language. A sentence is no claim if `before` matches between its start and the end of the claim, or if
-    `around` matches in the claim's clause. `earlier` matches mentions of actions in earlier turns, and `admits` matches
-    reports of a failure.
+    """Phrases of one language. The check ignores a claim if `before` matches between the start of the sentence and the end of
+    the claim, or if `around` matches in the claim's clause. `earlier` matches mentions of actions in earlier turns, and
+    `admits` matches reports of a failure.
     """
 
     name: str
@@ -164,7 +164,7 @@ class Language:
     requests: Pattern  # pattern of requests in the form of a question ("can you …?")
     reviewing: Pattern  # pattern of questions that ask if something was done
     orders: dict[Kind, Pattern]  # for each kind of action, the pattern of a person's request for it
-    done: dict[Kind, Pattern]  # for each kind of action, the pattern of a statement that somebody else did it
+    done: dict[Kind, Pattern]  # for each kind of action, the pattern of a statement that somebody else did the action
     note: str  # note below a reply; `{claim}` stands for the sentence with the claim
 
 

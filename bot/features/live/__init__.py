@@ -494,7 +494,7 @@ class LiveTurns:
                 if said := _said_before(turn.view(), call.id):
                     noted(said)
                 result = await run()
-                # A cancelled call does not reach this line. Such a call counts as stopped, together with its turn.
+                # A cancelled call does not reach this line. When the turn is stopped, such a call is shown as stopped.
                 self._board(turn.request_id).ended(call.id, now(), failed=result.failed)
                 return result
 

@@ -1,7 +1,7 @@
 """Questions to people: approvals of tool calls and budgets, admissions of strangers, and questions of tools.
 
-A question is an event of the asking chat. All messages of the question are outbox rows of that chat, even those sent to
-other chats. The first verdict counts, and then each message shows the outcome.
+A question is an event of the asking chat. All messages of the question are outbox rows of that chat, even those sent to other
+chats. After the first verdict, each message shows the outcome, and later verdicts are ignored.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ class Approvals(QuestionService):
         blind = first.chat_type == "direct" and not choices
 
         def settled() -> bool | None:
-            # In a direct chat whose person may not decide, nobody can decide if the question reaches no operator.
+            # If the person of a direct chat is not allowed to decide, the question must reach at least one operator.
             lost = blind and all(found.arrived(name) is False for name in theirs)
             return True if found.verdict is not None or lost else None
 

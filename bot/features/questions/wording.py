@@ -21,7 +21,7 @@ from bot.words import paragraph, say, times
 
 SHOWN = 1_500
 """Max characters of a call inside its question, on channels with a message limit. A longer call is sent as a file."""
-GLIMPSE = 300  # max characters of a call that people who may not decide see
+GLIMPSE = 300  # max characters of a call that are shown to people who are not allowed to decide
 LONGEST_PASSAGE = (
     20_000  # max characters of a call that is sent as text because the platform rejected its file
 )

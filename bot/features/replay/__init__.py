@@ -128,7 +128,7 @@ class RecordedRequests:
                 asked.model,
                 asked.sha256,
                 hashlib.sha256(kept).hexdigest(),
-                # If a task was ordered before a removal, its request may still contain the removed text. Do not store its body.
+                # A task that was ordered before a removal may still send the removed text. Do not store such a request's body.
                 None if late else self._pieces(asked.chat_key, kept),
             ),
         )

@@ -28,7 +28,7 @@ from bot.tools.context import ChatQuery, ListedChats, Recalled, RecallQuery
 WAIT_SECONDS = 20.0  # max seconds for which a search waits until the index is up to date
 LIST_SECONDS = 0.2  # max seconds for which a list of conversations waits until the index is up to date
 SLICE = 500
-"""Changes are written as soon as this many wait. Fewer changes are written at the next sync or search."""
+"""Number of waiting changes at which they are written at once. Fewer changes are written at the next sync or search."""
 T = TypeVar("T")
 
 

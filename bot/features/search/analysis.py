@@ -48,7 +48,7 @@ NOISE = frozenset(_WORDS["noise"].split())
 """Stop words, which are not indexed. Almost every second line contains one of them."""
 
 ASKING = frozenset(_WORDS["asking"].split())
-"""Words that are typical of questions and rare in answers. A query's other words are searched without them."""
+"""Words that are typical of questions and rare in answers. A query is searched without these words, unless it has no others."""
 
 # Longer phrases come first, because a shorter phrase may be the beginning of a longer one.
 ASKING_CJK = re.compile("|".join(map(re.escape, sorted(_WORDS["asking_cjk"].split(), key=len, reverse=True))))
@@ -116,7 +116,7 @@ def terms(query: str) -> dict[str, float]:
 
 
 def _cut(text: str, longest: int) -> str:
-    """Return the beginning of a text, normalised. Cut again at the end, because one character may become eighteen."""
+    """Return the beginning of a text, normalised. Cut once more after normalising: it turns some characters into eighteen."""
     return texts.normalized(texts.clean(text[:longest]))[:longest]
 
 
@@ -194,7 +194,7 @@ def _fold(word: str) -> str:
     return word[:LONGEST_TOKEN]
 
 
-MOST = 8  # max periods that a query names; more are ignored
+MOST = 8  # max periods that are read from a query; further periods are ignored
 _COUNTS = {
     word: number for number, words in enumerate(_WORDS["numbers"].split("|"), 1) for word in words.split()
 }
@@ -271,7 +271,7 @@ def _past(match: re.Match[str], today: date, _: int) -> Days:
 
 
 def _weekday(match: re.Match[str], today: date, _: int) -> Days:
-    """Return the named weekday: the last one before today, or the one in the named week."""
+    """Return the date of a named weekday: the last such day before today, or the day in the named week."""
     day, week = match["day"].lower(), match.groupdict().get("week")
     wanted = next(number for number, names in enumerate(_WEEKDAYS) if day in names)
     if not week:

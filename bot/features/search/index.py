@@ -30,7 +30,7 @@ BUSY_SECONDS = 5.0
 SESSION_GAP = 3_600_000  # milliseconds without a message after which a new session begins
 ROLES = ("user", "assistant")
 NAMED_BY = 20  # max lines at each end of a chat that are read to find its first words and its speakers' names
-MOST_TOKENS = 12  # max tokens of a search for conversations; more are ignored
+MOST_TOKENS = 12  # max tokens of a search for conversations; further tokens are ignored
 _BEFORE, _EXCERPT = (
     40,
     160,

@@ -20,7 +20,7 @@ from bot.features.search.index import LENGTHS, PLACE_BITS, ROW_BITS, IndexedChat
 from bot.tools.context import Hit, Recalled, RecallQuery
 
 BUDGET, BUDGET_SHARE = 1_500, 160
-"""Max index entries that are read for the words of a query: `BUDGET`, plus one per `BUDGET_SHARE` lines of the chat."""
+"""Max index entries that are read for the words of a query: `BUDGET`, plus one entry per `BUDGET_SHARE` lines of the chat."""
 CANDIDATES = 200  # max lines that one phrasing finds in a chat
 ALIKE = 16
 """Max lines of equal score that are ranked before lower scores, because lines of equal score often repeat one text."""
@@ -58,7 +58,7 @@ class Weights:
     """Bonus, as a share of the best score, of a line by the role (person or bot) whose words the query asks about."""
     first_person: float = 0.1  # bonus of a line in the first person, as a share of the best score
     number: float = 0.2
-    """Bonus of a line with a number if the query asks for one, as a share of the best score."""
+    """Bonus of a line with a number if the query asks for a number, as a share of the best score."""
     fusion: float = 10.0  # constant of reciprocal rank fusion; a smaller value favours the first ranks
 
 

@@ -25,7 +25,7 @@ from bot.tools.context import RecallQuery, ToolExecutionContext
 
 BYTES = 75_000
 """Max bytes of messages that one ranked search loads, about as much as a turn accepts. The search leaves out the lowest-ranked
-messages. Without this limit, the turn would leave out the oldest ones instead.
+messages. Without this limit, the turn would leave out the oldest messages instead.
 """
 FARTHEST = 5_000
 """Max offset in a search of several chats. Such a search has to keep all messages before the offset in memory."""
@@ -41,7 +41,7 @@ class LoadHistoryInput(ToolInput):
     keyword: str | None = Field(
         default=None, min_length=1, max_length=200, description="Literal text the messages contain, any case."
     )
-    # Old conversations contain calls with this argument, and models repeat them. So it is accepted, but not declared.
+    # Models repeat calls from old conversations, which contain this argument. So the argument is accepted, but not declared.
     query: SkipJsonSchema[str | None] = Field(default=None, max_length=4_000)
     queries: list[Phrasing] = Field(
         default=[],
@@ -227,7 +227,7 @@ def _receipt(
         for line in (lines[0], lines[-1])
     )
     said = f"Loaded {len(lines)} older messages, {first} to {last}"
-    # The turn may have had room for only some of the messages, so count only the matches among these.
+    # If the turn had room for only some of the messages, count only the matches that were loaded.
     loaded = set(map(_identity, lines))
     matches = sum(_identity(hit) in loaded for hit in found.hits)
     said += f" ({matches} matches and what was said around them)" if args.phrasings else ""

@@ -35,8 +35,8 @@ _COMMON = frozenset(_COMMON_WORDS.split())
 
 
 class NoteSources:
-    """Finds the messages in the model's context that a note may be based on, by the words that both contain. `own` is the
-    request id of the turn that writes the note.
+    """Finds the messages in the model's context that a note may be based on, by the words that the message and the note share.
+    `own` is the request id of the turn that writes the note.
     """
 
     def __init__(self, view: Iterable[Message], own: str) -> None:

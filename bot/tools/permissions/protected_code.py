@@ -49,8 +49,8 @@ class RunningCode:
 
 @dataclass(frozen=True, slots=True)
 class ProtectedCode:
-    """The protected part of the project's folder. If `closed` is True, the whole folder is protected. If not, only
-    the paths in `sealed` are protected.
+    """The protected part of the project's folder. If `closed` is True, the whole folder is protected. Otherwise only the paths
+    in `sealed` are protected.
     """
 
     root: Path

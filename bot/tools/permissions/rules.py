@@ -78,10 +78,10 @@ class PolicyContext:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The decision on a call. `rule` is the text of the deciding rule; "" if no rule decided. `granted` means that a
-    rule allows the call to the person who asks, who may therefore approve it alone. `lasting` means that an earlier
-    lasting approval counts. `own` means that the call concerns only this person. `why` is the reason for asking.
-    `trusted` means that the rule is marked `@trusted:`.
+    """The decision on a call. `rule` is the text of the deciding rule; "" if no rule decided. `granted` means that a rule
+    allows the call to the person who asks, who may therefore approve it alone. `lasting` means that an earlier lasting approval
+    is accepted. `own` means that the call concerns only this person. `why` is the reason for asking. `trusted` means that the
+    rule is marked `@trusted:`.
     """
 
     outcome: Outcome

@@ -1,6 +1,6 @@
-"""Provenance of the text in the model's context. Each message states its provenance (`ORIGIN`). A block states its own
-provenance if it differs. Text without a stated provenance counts as anybody's. The provenance of the context is the
-union over all its messages, so a restart does not change it.
+"""Provenance of the text in the model's context. Each message states its provenance (`ORIGIN`). A block whose provenance
+differs states its own. Text without a stated provenance counts as anybody's. The provenance of the context is the union over
+all its messages, so a restart does not change it.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ def _blocks(message: Message) -> Sequence[Json]:
 
 
 def stamp_of(content: list[Json], seen_by_model: Iterable[Message]) -> Any:
-    """Return the packed provenance of an answer of the model, computed from all text that the model saw. Foreign text counts
-    only if the answer repeats some of it.
+    """Return the packed provenance of an answer of the model, computed from all text that the model saw. Foreign text is
+    included only if the answer repeats some of it.
     """
     kept = list(seen_by_model)
     origin = seen(kept)
