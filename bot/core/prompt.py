@@ -327,8 +327,7 @@ class Frozen:
 
 @dataclass(slots=True)
 class Prompts:
-    """Builds system prompts. `custom` replaces the built-in rules; `append` is added at the end. Both are texts or file
-    paths."""
+    """Builds system prompts. `custom` replaces the built-in rules; `append` is added at the end. Each is text or a file path."""
 
     name: str
     skills: SkillFolder

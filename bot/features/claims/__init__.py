@@ -164,7 +164,9 @@ class Language:
     requests: Pattern  # pattern of requests in the form of a question ("can you …?")
     reviewing: Pattern  # pattern of questions that ask if something was done
     orders: dict[Kind, Pattern]  # for each kind of action, the pattern of a person's request for it
-    done: dict[Kind, Pattern]  # for each kind of action, the pattern of a statement that somebody else did the action
+    done: dict[
+        Kind, Pattern
+    ]  # for each kind of action, the pattern of a statement that somebody else did the action
     note: str  # note below a reply; `{claim}` stands for the sentence with the claim
 
 
