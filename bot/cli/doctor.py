@@ -202,7 +202,7 @@ async def isolation(settings: Settings) -> Finding:
 
 
 def in_use(settings: Settings) -> Iterator[Finding]:
-    """Check that only this folder's gateway, if any process, uses the channels' tokens and ports."""
+    """Check that no process except this folder's gateway uses the channels' tokens and ports."""
     if instance.is_held(settings.home):
         yield Finding("gateway", "ok", "running in this folder")
         return

@@ -265,7 +265,8 @@ _FACTS: Mapping[type[events.EventData], tuple[str, Mapping[str, str]]] = {
     events.Expired: ("boundary", {}),
     events.Removed: ("boundary", {"related": "related"}),
 }
-"""For each class of event: type of its transcript line ("" if only the message's line shows it), and attributes by field name."""
+"""For each class of event: the type of the event's transcript line ("" if only the line of the message shows the
+event), and the line's attributes by field name."""
 
 
 def transcript_lines(key: ChatKey, log: Iterable[Event]) -> Iterator[Json]:

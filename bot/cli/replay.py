@@ -122,7 +122,7 @@ def replay(
 
 
 def find(root: Path, asked: str) -> tuple[str, list[RecordedRequest]]:
-    """Return the id of a turn or task, and its requests. A message that joined a turn counts as that turn. Raises
+    """Return the id of a turn or task, and its requests. For a message that joined a turn, return that turn. Raises
     `errors.NotFound` and `errors.StorageError`.
     """
     path = root / HOME / FILE
@@ -296,7 +296,7 @@ def recorded(calls: Sequence[RecordedRequest]) -> RerunResult:
     for one in answers:
         said[-1] = blocks.joined(said[-1], one.get("content") or [])
         if one.get("stopReason") not in {*LENGTH, "pause_turn"} or blocks.tool_calls(said[-1]):
-            said.append([])  # otherwise the next request continued this answer
+            said.append([])  # the answer is complete; otherwise the next request continued it
     return RerunResult(_answer([content for content in said if content]), answers)
 
 

@@ -40,7 +40,7 @@ TEMPLATES = Path(__file__).with_name("new_project")
 
 
 class Project:
-    """A project folder, and the values that the user has entered for it. The folder may not be set up yet."""
+    """A project folder, and the values that the user has entered for it. The folder is possibly not set up yet."""
 
     def __init__(self, root: Path, known: Mapping[str, Manifest]) -> None:
         self.root = root
@@ -145,7 +145,7 @@ class Project:
             say("\n".join(mistakes))
 
     def write(self, name: str) -> None:
-        """Write the project's files. Existing files are kept; only entered values are added to them."""
+        """Write the project's files. Keep existing files, and only add the entered values to them."""
         disk, home = SystemDisk(), self.root / HOME
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         home.chmod(0o700)

@@ -1,9 +1,9 @@
 """Shares files of the folder `.ship` between the hosts of a cluster. The files are rows of the table `files`; each host has
 a local copy.
 
-The leader reads its local copies. The leader commits a change to the database first, and then writes the copy. All other
-processes (standbys) fetch the changes. A copy whose size or mtime differs from its row is fetched again. Exports
-of the log (`chats`, the search index) are not shared, because each host makes its own.
+The leader reads its local copies. The leader commits a change to the database first, and then writes its local copy.
+All other processes (standbys) fetch the changes. If the size or mtime of a copy differs from the file's row, the file
+is fetched again. Exports of the log (`chats`, the search index) are not shared, because each host makes its own.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class SharedDisk:
         for path in foreign:
             (aside / self._name(path)).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             path.replace(aside / self._name(path))
-        if known is not None:  # delete them, because they may contain erased content
+        if known is not None:  # delete the moved files, because they may contain erased content
             shutil.rmtree(aside, ignore_errors=True)
         elif foreign:
             self._log.write("cluster", f"files of another Shipmate are kept in {aside.name}", level="warn")

@@ -49,8 +49,8 @@ class TransferredTable:
 
 
 def to_postgres(path: Path, url: str, aside: Path) -> list[TransferredTable]:
-    """Move the log file `path` and the shared files in its folder to PostgreSQL. Then rename the log file to `aside`. Raises
-    `errors.StorageError`.
+    """Move the log file `path` and the shared files beside it to PostgreSQL. Then rename the log file to `aside`.
+    Raises `errors.StorageError`.
     """
     home = path.parent
     with errors.as_storage_error("the log cannot be moved", *_ERRORS), _source(url) as target:
@@ -74,8 +74,8 @@ def to_postgres(path: Path, url: str, aside: Path) -> list[TransferredTable]:
 
 
 def to_file(url: str, path: Path, aside: str, log: Log) -> list[TransferredTable]:
-    """Move the log from PostgreSQL to the file `path`, and the shared files to its folder. Then move the tables to the
-    PostgreSQL schema `aside`. Raises `errors.StorageError`.
+    """Move the log from PostgreSQL to the file `path`, and the shared files to the folder of `path`. Then move the
+    tables to the PostgreSQL schema `aside`. Raises `errors.StorageError`.
     """
     scratch, home = path.with_name(f"{path.name}.new"), path.parent
     scratch.unlink(missing_ok=True)
@@ -129,7 +129,7 @@ def _source(url: str) -> Iterator[PostgresSession]:
     with closing(_session(url)) as db, db.db.transaction():
         db.execute(
             "UPDATE cluster_leader SET epoch = epoch + 1"
-        )  # this locks the row of the lease, so that no process can take over
+        )  # UPDATE locks the row of the lease, so that no process can take over
         must_be_stopped(url)
         yield db
 

@@ -276,7 +276,7 @@ def load(
     defaults: bool = False,
 ) -> Settings:
     """Return the configuration of the folder `root`. Raises `errors.ConfigError` if ship.json is not valid.
-    The error lists all unknown keys and wrong values. Only if there are none, the error lists all other findings.
+    The error lists all unknown keys and wrong values. If there are none, the error lists the other findings.
 
     `also` is a function of a higher layer that yields further findings. If `defaults` is True, ship.json may be missing. If the
     last run was killed while a command ran, the command may have created hidden files, such as ship.json. Such files are

@@ -370,7 +370,7 @@ class WebSearch(StrictModel):
     """The search engine of `web_search`."""
 
     kind: Literal["auto", "off", "searxng", "brave"] = "auto"
-    """`auto`: the search of the model's provider, if it offers one. `off`: no search. `searxng` or `brave`: this engine."""
+    """`auto`: the search of the model's provider, if it offers one. `off`: no search. `searxng`, `brave`: that engine."""
     base_url: Address | None = None
     """Address of SearXNG, whose JSON output must be enabled. For Brave: an address to use instead of the default."""
     api_key: str | None = None

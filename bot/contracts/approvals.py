@@ -56,10 +56,12 @@ class Approval:
     gone: int | None = None  # number of lines that are only in the overwritten file; None if unknown
     new: int = 0  # number of lines that are only in the new file; 0 if unknown
     differs_from: int = 0  # number of the first line that differs; 0 if unknown
-    script: str = ""  # text of the script that the call runs, without secrets, if the person may read it
+    script: str = (
+        ""  # text of the script that the call runs, without secrets; "" if the person may not read the script
+    )
     step: tuple[Mapping[str, Any], ...] = ()
     """If one question is about several calls of a step: for each call, the fields that differ from this request."""
-    about: str = ""  # foreign text that causes the question: its author and beginning, its file or its tool
+    about: str = ""  # foreign text because of which people are asked: author and beginning, file or tool
 
     @property
     def person(self) -> UserRef | None:
@@ -105,7 +107,7 @@ class QuestionButtons:
 @dataclass(frozen=True, slots=True)
 class ShownQuestion:
     """A question as one viewer sees it. `id` is the question's outbox row, `ts` the time in ms. The text of a decided
-    question ends with the outcome, and its `buttons` have no question id.
+    question ends with the outcome, and the `buttons` of a decided question have no question id.
     """
 
     id: str
@@ -118,8 +120,8 @@ class Approvals(Protocol):
     """Asks people for approval. Implemented in `bot.features.questions`."""
 
     async def decide(self, asked: Approval, *others: Approval) -> Verdict:
-        """Ask people about `asked` and about `others`, later calls of the same step, and wait for a verdict. A request that is
-        repeated after a restart continues to wait. Raises `errors.StorageError`.
+        """Ask people about the call `asked` and the later calls of its step (`others`), and wait for a verdict. A
+        request that is repeated after a restart continues to wait. Raises `errors.StorageError`.
         """
 
 

@@ -74,7 +74,7 @@ class Intake(Protocol):
         """
 
     async def keep_dead_letter(self, channel: str, key: str, raw: str, reason: str) -> None:
-        """Store an event that cannot be parsed and report it to operators, so that the events after it are processed."""
+        """Store an event that cannot be parsed, and tell operators. The channel can then process later events."""
 
     def report_missing_right(self, channel: str, right: str, words: Sentence) -> None:
         """Report to operators, at most once a day, that the platform refused a call because a permission is missing."""
@@ -225,8 +225,8 @@ class Channel(ABC):
         """React to a message that is queued or was added to the running turn. Raises only `errors.DeliveryFailed`."""
 
     async def invite(self) -> str:
-        """Return a new one-time link, which makes the person who opens it an operator; "" if there are no such links. Print
-        the link only to the terminal, never to a log or file.
+        """Return a new one-time link; the person who opens the link becomes an operator. "" if the channel has no
+        links. Print the link only to the terminal, never to a log or file.
         """
         return ""
 
@@ -236,8 +236,8 @@ class Channel(ABC):
 
     def fetch(self, attachment: Attachment, *, most: int) -> AsyncGenerator[bytes]:
         """Yield the content of an attachment in pieces of up to `FILE_PIECE` bytes, each read on demand. Raises
-        `errors.FileTooLarge` once the file exceeds `most` bytes. Raises `errors.FileGone` or `errors.FileUnreachable` if it
-        cannot be read.
+        `errors.FileTooLarge` if the file has more than `most` bytes. Raises `errors.FileGone` or
+        `errors.FileUnreachable` if the file cannot be read.
         """
         raise errors.FileGone
 
@@ -254,7 +254,7 @@ class Channel(ABC):
         return None
 
     def same_chat(self, chat_id: str) -> frozenset[str]:
-        """Return all ids that this chat has had, including this id. The platform may have changed the id."""
+        """Return `chat_id` and all other ids that the chat has had. A platform may change the id of a chat."""
         return frozenset({chat_id})
 
     def permalink(self, line: ArchiveLine) -> str | None:
@@ -315,8 +315,8 @@ class Webhook(Section):
     """Receive events as HTTP requests, through a proxy or load balancer, and open no connection for events."""
 
     url: str
-    """Address (`https://…`) to which the platform posts. The proxy must pass requests unchanged to `host`
-    and `port`, with the path of this address.
+    """Address (`https://…`) to which the platform posts. The proxy must pass requests, including their path,
+    unchanged to `host` and `port`.
     """
     host: str = "127.0.0.1"
     """Address on which Shipmate listens for these requests."""
@@ -428,8 +428,8 @@ class TokenForm:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """Constant properties of a channel. Each `channels/<name>/manifest.py` exports one as `MANIFEST`. Importing a
-    manifest must be fast, so only `build` imports the platform's libraries.
+    """Constant properties of a channel. Each `channels/<name>/manifest.py` exports a `Manifest` named `MANIFEST`.
+    Importing a manifest must be fast, so only `build` imports the platform's libraries.
     """
 
     name: str
@@ -451,7 +451,7 @@ class Manifest:
     operators: frozenset[str] = frozenset()
     """Ids of the user who started Shipmate. This user is an operator without being configured."""
     never_admit: frozenset[str] = frozenset()
-    """User ids that many people share. They are refused even if an allow list names them."""
+    """User ids that many people share. Senders with such an id are refused even if an allow list names the id."""
     pace: Mapping[ChatType, Pace] = field(default_factory=dict)  # Rate limit of messages in one chat
     total: Pace | None = None  # Rate limit of messages over all chats
     edits: EditPace | None = None

@@ -133,7 +133,7 @@ class Leadership(Protocol):
 
     @property
     def epoch(self) -> int:
-        """Return the number of the current leadership. Each new leader increases it; 0 means that there was no leader yet."""
+        """Return the number of the current leadership. Each new leader increases the number, which is 0 at first."""
 
     async def confirmed(self) -> None:
         """Return as soon as this process is certainly the leader. If another process has become the leader, never return,

@@ -96,8 +96,8 @@ class ChatKey(_Text):
         )
 
     def shows(self, other: ChatKey) -> bool:
-        """Return True if people in this conversation also see `other`. They do if it is the same conversation, or a
-        thread below a message of this chat. Topics are separate, so people in the chat do not see them.
+        """Return True if people in this conversation also see `other`: if `other` is this conversation, or a thread
+        below a message of this chat. Topics are separate, so people in the chat do not see the topics.
         """
         return other == self or (other.kind == THREAD and self.contains(other))
 

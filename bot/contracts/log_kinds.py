@@ -18,4 +18,4 @@ NULLABLE = {
     ).items()
     if "null" in line.partition(": ")[0].split("|")
 }
-"""Pairs (log kind, detail): details that a log line may contain with the value null. Other details are left out if null."""
+"""Pairs (log kind, detail): details that are written even if null. Any other detail is left out if null."""

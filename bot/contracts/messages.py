@@ -16,9 +16,7 @@ from bot.contracts.model import ShownFile
 from bot.words import DEFAULT
 
 ORIGIN = "origin"
-"""Key of the provenance of a text. Stored blocks and messages have this key. It is removed before a request is sent to
-a model.
-"""
+"""Key of the provenance of a text. Stored blocks and messages have this key. Requests to a model lack the key."""
 
 
 class Taint(IntEnum):
@@ -166,7 +164,7 @@ class Quoted(Frozen):
 
     @property
     def in_place_of_words(self) -> bool:
-        """Return True if the person sent this instead of text, such as a contact or a poll, which anybody may have written."""
+        """Return True if the person sent, instead of text, content that anybody may have written, such as a poll."""
         own = self.origin is None and self.message_id is None
         return self.brought and own and self.kind is not None
 
@@ -221,7 +219,7 @@ class Inbound(Frozen):
     """Ids of the platform's event. An inbound with a key that was seen before is a duplicate."""
     ts: int
     target: dict[str, str]
-    """Data that the channel needs to reply in the same place. `reply_to` is the id of the message to reply to, if any."""
+    """Data for a reply in this inbound's chat or thread. `reply_to` is the id of the message to reply to, if any."""
     kind: Literal["message", "edit", "delete", "stop", "admission", "added", "rating"] = "message"
     addressed: Literal["direct", "mention", "reply", "command", "thread", "chat"] = "direct"
     """Reason why the message may be for the bot. `thread`: the bot may take part in the thread. `chat`: the bot may listen to
@@ -245,7 +243,7 @@ class Inbound(Frozen):
     answers: str | None = None  # Id of the message that this message replies to
     of_album: bool = False  # True for an item of an album. Each item is a separate message.
     goes_on: bool = False
-    """True if the text has the platform's max length. The next message then probably continues it."""
+    """True if the text has the platform's max length. The next message then probably continues the text."""
     due: Due | None = None  # Job that made this inbound; `text` is then the job's text
     renews: str | None = None
     """Id of the answer to replace. If the inbound is an edit, "" asks for a new answer to the edited message."""

@@ -89,7 +89,7 @@ class ModelReply:
     provider_request_id: str | None = None
     detail: Json | None = None
     unshown: frozenset[str] = frozenset()
-    """Artifacts of the files that the provider refused, so the model did not see them."""
+    """Artifacts of the files that the provider refused. The model did not see these files."""
     blind: bool = False  # True if the model accepts no files at all
     note: str = ""  # Sentence to show below the answer if a model other than the requested one answered
 

@@ -50,8 +50,9 @@ OMISSION = "omission"
 
 @dataclass(frozen=True, slots=True)
 class Omission:
-    """The part of a result that the model does not see. `artifact` has the whole result. `lines` and `characters` count the
-    line breaks and characters of the part. `begin` and `end` are the offsets of the note that replaces the part.
+    """The part of a tool's result that the model does not see. `artifact` has the whole result. `lines` and
+    `characters` count the line breaks and characters of the part. `begin` and `end` are the offsets of the note that
+    replaces the part.
     """
 
     artifact: str

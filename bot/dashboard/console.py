@@ -117,7 +117,7 @@ class Console:
         self._causes = CauseCounts(self.logs, self.disk)
         self._counting: asyncio.Task[None] | None = None
         self._form_key = secrets.token_urlsafe(32)
-        """Secret in each form of this process. Pages of other sites cannot read it, so they cannot send a valid form."""
+        """Secret in each form of this process. Other sites cannot read the secret, so they cannot send a valid form."""
         self._said: OrderedDict[str, str] = OrderedDict()
         """Sentences about the results of decisions, kept until a page shows them. The keys are random names."""
         self._templates = _environment(self.clock)

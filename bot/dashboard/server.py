@@ -32,8 +32,8 @@ class Dashboard:
     """Serves the console, `/healthz`, `/readyz` and `/metrics`.
 
     Only authenticated callers see the console, the metrics and the details of `parts`. If a token is set, a caller
-    must send it; a browser asks for it as a password. Without a token, only the user who started Shipmate is
-    authenticated. Other callers see only whether the process is alive and ready.
+    must send the token; a browser asks for the token as a password. Without a token, only the user who started
+    Shipmate is authenticated. Other callers see only whether the process is alive and ready.
     """
 
     settings: config.Dashboard

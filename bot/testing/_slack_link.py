@@ -23,7 +23,7 @@ RETRIES = (0.0, 60.0, 300.0)
 MAX_SOCKETS = 10
 PING = b"loopback"
 SILENT_PINGS = 3
-"""Max pings without an answer or another frame from the client. After these, the server closes the socket."""
+"""Max pings without an answer or another frame from the client. Then the server closes the socket."""
 
 
 @dataclass(slots=True, eq=False)

@@ -54,8 +54,8 @@ class FaultInjection(Loopback):
             await self.link.cut(politely=False)
 
     async def deafen(self, *, answering: bool = True) -> None:
-        """Send nothing more to the sockets that are open now: no events, no pings, no close. With `answering=False`, also
-        ignore what they send.
+        """Send nothing more to the sockets that are open now: no events, no pings, no close. With `answering=False`,
+        also ignore what the app sends.
         """
         self.link.deafen(answering=answering)
         await self.changed()

@@ -52,7 +52,7 @@ _MEDIA: Mapping[str, Mapping[str, bytes]] = {
     },
     "document": {"application/pdf": b"%PDF-"},
 }
-"""For each block type: the accepted media types, each with the first bytes of such a file."""
+"""For each block type: the accepted media types, each with the first bytes of a file of that type."""
 _USER_ONLY = frozenset({"tool_result", "image", "document", "search_result"})
 _ASSISTANT_ONLY = frozenset({"tool_use", "thinking", "redacted_thinking"})
 _CONTENT_FIELDS = frozenset({"role", "content"})
@@ -84,7 +84,7 @@ def error_body(kind: str, message: str, request_id: str, code: str | None = None
 @dataclass(slots=True)
 class Leave:
     """Content that only some requests may have. `types`: block types that the server has sent before. `resumable`: contents
-    of paused answers. `system_role`: True if the model accepts system messages among the others.
+    of paused answers. `system_role`: True if the model accepts system messages between user and assistant messages.
     """
 
     types: set[str] = field(default_factory=set)

@@ -23,7 +23,7 @@ WRITES = frozenset({"append", "sync", "replace", "rename", "truncate", "remove"}
 
 
 class Countdown(Protocol):
-    """Selects the operations that fail: `times` matching operations (None: all later ones), beginning with the `at`-th."""
+    """Selects the matching operations that fail: `times` (None: all) operations, beginning with the `at`-th."""
 
     at: int
     times: int | None
@@ -34,7 +34,7 @@ R = TypeVar("R")
 
 
 def due(armed: list[FailureT], matches: Callable[[FailureT], bool]) -> FailureT | None:
-    """Count one operation. Return the failure that it must have; None if it succeeds."""
+    """Count one operation. Return the failure that the operation must have; None if the operation succeeds."""
     for failure in armed:
         if not matches(failure):
             continue
@@ -51,8 +51,8 @@ def due(armed: list[FailureT], matches: Callable[[FailureT], bool]) -> FailureT 
 
 @dataclass(slots=True)
 class Failure:
-    """A failure of `times` disk operations of `kind` (None: of all later ones), beginning with the `at`-th. The kind `write` means
-    any operation that changes something, and `*` any operation.
+    """A failure of `times` (None: all) disk operations of `kind`, beginning with the `at`-th.
+    The kind `write` means any operation that changes something, and `*` any operation.
 
     `when` is `before` (the operation does nothing), `torn` (it writes half of the bytes) or `after` (it is
     complete but reports a failure, like a failed fsync). `then` chooses between an OSError with the number
@@ -95,7 +95,7 @@ class FaultyDisk:
         self.done: list[tuple[str, str]] = []
 
     def fail(self, failure: Failure) -> None:
-        """Arm a failure. Its `at` counts matching operations from this call on."""
+        """Arm a failure. `Failure.at` counts the matching operations after this call."""
         self._failures.append(failure)
 
     def mend(self) -> None:

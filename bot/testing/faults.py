@@ -23,9 +23,9 @@ CHANNEL = frozenset({"send", "edit"})
 
 @dataclass(slots=True)
 class Fault:
-    """A fault of `times` operations of `kind` (None: of all later ones), beginning with the `at`-th. `seam` says if they use the
-    disk, the log or a channel. The kind `*` means any operation. On the disk, `write` means any operation that changes something,
-    and only files whose name contains `named` are affected.
+    """A fault of `times` (None: all) operations of `kind`, beginning with the `at`-th. `seam`
+    says if these operations use the disk, the log or a channel. The kind `*` means any operation. On the disk,
+    `write` means any operation that changes something, and only files whose name contains `named` are affected.
 
     `when` is `before` (the operation does nothing), `torn` (it stops in the middle; disk and log only) or `after`
     (it is complete). The fault then raises an error (`error` is the name of an errno) or ends the process.
@@ -59,7 +59,7 @@ class Faults:
             self.arm(fault)
 
     def arm(self, fault: Fault) -> None:
-        """Arm a fault. `Fault.at` counts the operations from this call on."""
+        """Arm a fault. `Fault.at` counts the operations of the fault's kind after this call."""
         if fault.seam in {"channel", "log"}:
             self.faults.append(fault)
             return
@@ -90,7 +90,7 @@ class Faults:
         return _FaultyLog(inner, self)
 
     def reach(self, kind: str, seam: Seam = "channel") -> Fault | None:
-        """Count an operation. Return the fault that it must have; None if it succeeds."""
+        """Count an operation. Return the fault that must hit the operation; None if the operation must succeed."""
         if self._seen is not None:
             self._seen(seam, kind, "")
         with self._lock:

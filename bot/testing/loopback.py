@@ -45,11 +45,12 @@ class Fault:
     """A failure of the next `times` requests to `method`.
 
     `respond` answers with `status` and `body`, and does not execute the request. `lose` executes the request and
-    cuts the connection before the answer. `late` executes it and answers after `seconds` of the server's clock.
-    `cut` cuts the connection at once. `hang` never answers.
+    cuts the connection before the answer. `late` executes the request and answers after `seconds` of the server's
+    clock. `cut` cuts the connection at once. `hang` never answers.
 
     Faults of downloads (method `file`): `short` sends half of the file and cuts the connection. `stall` sends half of the file,
-    then nothing. `less` sends half and claims that it is all. `endless` repeats the file forever.
+    then nothing. `less` sends half of the file and claims that this half is the whole file. `endless` repeats the
+    file forever.
     """
 
     method: str

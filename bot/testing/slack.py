@@ -329,7 +329,7 @@ class SlackServer(FileHosting):
         return await self.envelope(self._body(event) | body)
 
     async def envelope(self, payload: Any, *, kind: str = "events_api") -> Delivery:
-        """Send any payload. If the app does not acknowledge it, the server sends it again only if its kind is `events_api`."""
+        """Send any payload. Without an acknowledgement, the server repeats only a payload of kind `events_api`."""
         delivery = Delivery(kind, payload)
         self.link.send(delivery)
         await self.changed()

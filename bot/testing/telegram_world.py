@@ -105,7 +105,7 @@ class Chat:
 
 
 class Updates:
-    """A queue of one bot's updates. An update stays in it until it is confirmed, but at most 24 hours."""
+    """A queue of one bot's updates. An update stays in the queue until the bot confirms it, but at most 24 hours."""
 
     def __init__(self, clock: Clock, first_id: int = 700_000_001) -> None:
         self._clock = clock

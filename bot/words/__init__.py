@@ -102,8 +102,8 @@ def speaking(
     zone: str | None = None,
     own: bool = False,  # noqa: FBT001, FBT002 - callers pass a `Reader`
 ) -> Iterator[None]:
-    """Set the reader inside this context, and in tasks that are started there. If `zone` is None, the time zone does not
-    change. A language without a catalogue is replaced by the default.
+    """Set the reader for the code inside this context, and for tasks that this code starts. If `zone` is None, the
+    time zone does not change. A language without a catalogue is replaced by the default.
     """
     code = code if code in CATALOGUES else DEFAULT
     before = _reader.set(Reader(code, zone, own) if zone is not None else reader()._replace(language=code))
@@ -130,7 +130,7 @@ def best_language(accepted: str) -> str | None:
 
 
 def language_of(tag: str | None) -> str | None:
-    """Return the catalogue's code for a tag such as `zh-hans` or `en_US`, or for a language's name; None if there is none."""
+    """Return the catalogue's code for a tag such as `zh-hans` or `en_US`, or a language's name; None if no catalogue fits."""
     code = (tag or "").replace("_", "-").partition("-")[0].strip().casefold()
     called = (one for one in CATALOGUES if code in str(CATALOGUES[one]["language.called"]).split(", "))
     return code if code in CATALOGUES else next(called, None)

@@ -32,8 +32,8 @@ from channels.local import CHAT_ID, LocalChannel, inbound
 
 LINE = 1 << 20  # Max bytes of one line of the protocol
 ABSENT = 10.0
-"""Seconds by which a message to a chat without a terminal is delayed while the gateway stops. The gateway ends earlier, so its
-next process sends the message.
+"""Seconds by which a message to a chat without a terminal is delayed while the gateway stops. The gateway ends before
+this time is over, so its next process sends the message.
 """
 _HELD = 200  # Max messages kept for a chat without a terminal
 _CHATS = 100

@@ -48,7 +48,7 @@ HOLD_SECONDS = 0.5
 MAX_KNOWN = 1_000  # Max response URLs that are kept in memory
 THREAD_MESSAGES = 50  # Max earlier messages of a thread that the model gets with a message there
 CHANNEL_MESSAGES = 30
-"""Max earlier messages of a channel that the model gets with a mention: this many from people and this many from bots."""
+"""Max earlier messages of people, and max earlier messages of bots, that the model gets with a channel's mention."""
 CHANNEL_POSTS = 100  # Max messages of a channel that are requested from Slack for a mention
 CHANNEL_SECONDS = 86_400  # Max age in seconds of a channel's messages that the model gets with a mention
 PAGE = 200

@@ -78,7 +78,7 @@ class BotIdentity:
         **facts: Any,
     ) -> Inbound:
         """Return an `Inbound` of the person `user` in the thread `root`. The `Inbound`'s target also
-        has the entries of `where`. `facts` are its other fields.
+        has the entries of `where`. `facts` are the `Inbound`'s other fields.
         """
         target = {"channel": channel} if root is None else {"channel": channel, "thread_ts": root}
         direct = is_direct(channel)
@@ -345,8 +345,8 @@ def _message(post: _New, event_key: str, me: BotIdentity, names: Names) -> Inbou
 
 
 def rest_of(message: Inbound) -> Inbound | None:
-    """Return an `Inbound` with the files and shared messages that an accepted `app_mention` lacked; None if it lacked none. The
-    text becomes a quote, because the bot already answers the `app_mention`.
+    """Return an `Inbound` with the files and shared messages that an accepted `app_mention` lacked; None if the
+    `app_mention` was complete. The text becomes a quote, because the bot already answers the `app_mention`.
     """
     whole = tuple(key for key in message.keys if key.endswith(_WHOLE))
     if message.kind != "message" or not whole or not (message.attachments or message.brought):

@@ -55,7 +55,7 @@ class SlackSettings(ChannelSettings):
     @field_validator("base_url")
     @classmethod
     def _safe_address(cls, value: str) -> str:
-        # Every call sends the token to this address, so it must be safe.
+        # Every call sends the token to this address, so the address must be safe.
         parts = urlsplit(value)
         here = parts.scheme == "http" and parts.hostname in LOOPBACK
         if not parts.hostname or not (here or parts.scheme == "https"):

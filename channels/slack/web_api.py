@@ -267,7 +267,7 @@ class People:
         lookups = asyncio.gather(*(self._lookups[user] for user in due))
         if not await ends_within(PATIENCE, lookups, self.clock):
             for user in due:
-                # The lookup continues in the background. Store its time, so that the next message does not wait for it too.
+                # The lookup continues in the background. Store the time, so that the next message does not wait.
                 self._known.setdefault(user, Profile(asked_at=now))
 
     async def _ask(self, user: str) -> None:

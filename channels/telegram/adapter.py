@@ -225,8 +225,8 @@ class TelegramChannel(Channel):
     def _delivering(
         self, target: Mapping[str, str], refused: type[errors.DeliveryFailed] = errors.DeliveryFailed
     ) -> Iterator[bot_api.Bot]:
-        """Yield the bot, and convert errors inside the block to the gateway's. If Telegram refuses only this message, raise
-        `refused`. Report a missing right to operators.
+        """Yield the bot, and convert errors inside the block to errors of the gateway. If Telegram refuses only this
+        message, raise `refused`. Report a missing right to operators.
         """
         if self._bot is None or self._intake is None:
             raise errors.DeliveryFailed("the Telegram channel is not running")

@@ -212,7 +212,7 @@ class Bot(telegram.Bot):
         return found
 
     async def send(self, message: Json, file: OutgoingFile | None) -> int:
-        """Send a message with the fields `message`, or `file` with these fields. Return the number of the new message."""
+        """Send the fields `message`, with `file` if there is one, as a message. Return the message's number."""
         method, seconds = "sendMessage", None
         if file is not None:
             document = telegram.InputFile(file.data, filename=file.name)

@@ -98,7 +98,7 @@ def read(raw: Json, bot: telegram.Bot, now: float) -> Inbound | None:
 
 
 def album(raw: Json) -> str | None:
-    """Return the id of the album that the update's message is part of; None if it is in no album."""
+    """Return the id of the album that the update's message is part of; None if the message is in no album."""
     message = raw.get("message") or {}
     group = message.get("media_group_id")
     return f"{message['chat']['id']}:{group}" if group else None

@@ -33,8 +33,8 @@ from channels.telegram.manifest import decode, encode, valid_id
 FILE = "telegram-groups.json"
 NOT_WRITTEN = "messages wait at Telegram because they cannot be written down here"
 REMEMBERED = 2_000
-"""Max messages, and max albums, that are kept in memory. An edit that changes nothing in a kept message is ignored. The first edit
-of any other message always counts.
+"""Max messages, and max albums, that are kept in memory. An edit that changes nothing in a kept message is ignored.
+The first edit of any other message is always processed.
 """
 TRIES = 3
 """Max attempts to process an update that causes unexpected errors. After the last attempt, the update becomes a dead letter."""
@@ -73,7 +73,7 @@ class UpdateReceiver:
         self._said: OrderedDict[tuple[str, str | None], str] = OrderedDict()
         """Digest of the stored content of each message, by chat and message id."""
         self._albums: OrderedDict[str, Inbound] = OrderedDict()
-        """For each album, by its id: the message in it that addresses the bot. The album's other messages then address the bot too."""
+        """By album id: the album's message that addresses the bot. All messages of the album then address the bot."""
         self._attempts: Counter[int] = Counter()  # Failed attempts, by update id
         self._stopping = False
         """If True, updates that are being processed are finished, and no other update is processed."""
@@ -196,7 +196,7 @@ needs no disk and must arrive.
 LONGEST_RETRY_AFTER = 600.0
 """Max seconds of a wait for `retry_after`, because no updates arrive during the wait."""
 CALM = 30.0
-"""A conflict has ended if Telegram reports none for this many seconds. The other process may pause between its polls."""
+"""A conflict has ended if Telegram reports no conflict for this many seconds. The other process may pause between polls."""
 CONTESTED = 30.0
 """Seconds of conflict after which the channel counts as disconnected. At a restart, two processes overlap for less time."""
 

@@ -30,13 +30,13 @@ TOTAL = 500_000_000  # Max bytes of all files in a folder. The oldest files are 
 MOST, MOST_OF_CHAT = 10_000, 1_000
 """Max files in a folder, and max files of one chat. The limits keep the search for the oldest file fast."""
 OF_CHAT = 250_000_000
-"""Max bytes of one chat's uploads, more than the files of one message need, because files of unsent messages count too."""
+"""Max bytes of one chat's uploads. One message needs less, but files of unsent messages use up this limit too."""
 LARGEST = 20_000_000  # Max bytes of an upload; Telegram has the same limit for bots
 MOST_FILES = 10  # Max files of one message
 PARTS = Path("cache", "uploads")
 """Folder of incomplete uploads. Incomplete uploads are not copied when the bot moves to another host."""
 PARTS_OF_CHAT, PARTS_IN_ALL = 3, 16
-"""Max incomplete uploads of one chat, and of all chats. The oldest ones are dropped first."""
+"""Max incomplete uploads of one chat, and of all chats. The oldest incomplete uploads are dropped first."""
 PDF = "application/pdf"
 HEAD = 256 * 1024
 """Bytes at a file's beginning that are searched for a picture's size. In photos, other data may precede the size."""

@@ -127,7 +127,7 @@ class LiveChats:
             self._tell_elsewhere(chat, {"ts": said.ts, "role": said.role})
 
     def change(self, chat: ChatKey, fresh: WebMessage) -> None:
-        """Replace a message without moving it. If the message is not kept here, an earlier process has sent it; then put it first."""
+        """Replace a message in its position. If it is not kept here (an earlier process sent it), put it first."""
         old = self.chat(chat).taken(fresh.id) or replace(fresh, number=0, restored=True)
         kept = replace(old, kind=fresh.kind, text=fresh.text, nodes=fresh.nodes, buttons=fresh.buttons)
         self.say(chat, replace(kept, turn=fresh.turn, changed=True))

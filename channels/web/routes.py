@@ -42,7 +42,7 @@ STALLED_SECONDS = 60.0  # Timeout in seconds for a browser to accept the next pi
 _EARLIER = 100  # Max archived messages that a page gets when it opens
 _LISTED = 50  # Max conversations in one response
 SETTINGS = frozenset({"model", "effort"})
-"""Settings in the page's header. A choice runs the command of the same name."""
+"""Settings in the page's header. Choosing a value runs the command with the setting's name."""
 PRESS = "press"  # Key in a message's target; the value is the id of the button press that the message answers
 _RATINGS = frozenset({"good", "bad", "none"})
 _LOOP = re.compile(r"[\w.:@+-]{1,300}")  # Pattern of the name of an entry on the board (an open loop)
