@@ -193,7 +193,13 @@ class SlackChannel(Channel):
         intake, me, people = workspace.intake, workspace.me, workspace.people
         now = self._outside.clock.now()
         if (opened := incoming.read_home(body, me, now)) is not None:
-            await self._publish_home(opened, workspace)
+            try:
+                await people.learn([opened.user_id])
+                view = render.home(await intake.home(people.named(opened)))
+                await workspace.client.views_publish(user_id=opened.user_id, view=view)
+            except (*web_api.CALL_ERRORS, errors.ShipmateError) as error:
+                kind = type(error).__name__
+                self._log.write("channel", f"Slack did not take the home of a person ({kind})", level="warn")
             return
         mentioned: dict[str, None] = {}
         message = incoming.read(body, me, now, mentioned.setdefault)
@@ -217,15 +223,6 @@ class SlackChannel(Channel):
         accepted = await intake.accept(message)
         if not accepted and (rest := incoming.rest_of(message)) is not None:
             await intake.accept(rest)
-
-    async def _publish_home(self, opened: Inbound, workspace: _Workspace) -> None:
-        try:
-            await workspace.people.learn([opened.user_id])
-            sections = await workspace.intake.home(workspace.people.named(opened))
-            await workspace.client.views_publish(user_id=opened.user_id, view=render.home(sections))
-        except (*web_api.CALL_ERRORS, errors.ShipmateError) as error:
-            kind = type(error).__name__
-            self._log.write("channel", f"Slack did not take the home of a person ({kind})", level="warn")
 
     async def _keep_dead_letter(self, payload: Any, reason: str) -> None:
         raw = json.dumps(incoming.skeleton(payload))

@@ -189,7 +189,9 @@ def shared_messages(
 def _quoted(found: dict[str, Any], by: str | None, channel: str | None, ours: frozenset[str]) -> Quoted:
     message = any(found.get(mark) is True for mark in _SHARED)
     ts = stamp if isinstance(stamp := found.get("ts"), str) and _TS.fullmatch(stamp) else None
-    fact = {key: _line(value) for key, value in found.items()}
+    fact = {
+        key: text.head(" ".join(unescape(_word(value)).split()), 200) or None for key, value in found.items()
+    }
     where = fact.get("channel_name")
     origin = Origin(
         how="shared" if message else "preview",
@@ -217,10 +219,6 @@ def _quoted(found: dict[str, Any], by: str | None, channel: str | None, ours: fr
         message_id=ts if message and found.get("channel_id") == channel is not None else None,
         files=tuple(one.name or one.kind for one in attachments(found.get("files"))),
     )
-
-
-def _line(value: Any) -> str | None:
-    return text.head(" ".join(unescape(_word(value)).split()), 200) or None
 
 
 def attachments(files: Any) -> tuple[Attachment, ...]:

@@ -179,7 +179,12 @@ class _Writer:
                 if self._quotes == 0:
                     self._end("blockquote")
             case "list_item_open":
-                self._box = _task_box(following)
+                inline = (
+                    following[2].children if len(following) > 2 and following[2].type == "inline" else None
+                )
+                first = inline[0].content if inline and inline[0].type == "text" else ""
+                is_task = inline and (len(first) > 4 or len(inline) > 1)
+                self._box = _BOXES.get(first[:4], "") if is_task else ""
                 mark = f"{token.info}{token.markup} " if token.info else BULLETS[min(self._depth, 2)]
                 if self._box:
                     mark = f"{mark}{self._box}" if token.info else self._box
@@ -264,12 +269,6 @@ def _words(tokens: Sequence[Token]) -> str:
         else:
             words.append(" " if token.type in {"softbreak", "hardbreak"} else token.content)
     return "".join(words)
-
-
-def _task_box(tokens: Sequence[Token]) -> str:
-    inline = tokens[2].children if len(tokens) > 2 and tokens[2].type == "inline" else None
-    first = inline[0].content if inline and inline[0].type == "text" else ""
-    return _BOXES.get(first[:4], "") if inline and (len(first) > 4 or len(inline) > 1) else ""
 
 
 def _spoilers(children: Sequence[Token], *, goes_on: bool) -> dict[int, list[int]]:
