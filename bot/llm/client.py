@@ -88,6 +88,13 @@ class AnthropicModel:
         timeout = httpx2.Timeout(total * pace, connect=connect, read=self._idle, pool=2 * connect)
         parts = urlsplit(url)
         own = parts.hostname == urlsplit(DEFAULT_BASE_URL).hostname
+        auth = (unquote(parts.username), unquote(parts.password or "")) if parts.username else None
+        local = is_loopback(parts.hostname or "")
+        known = {parts.scheme, "all"} & getproxies().keys()
+        proxied = bool(known) and not local and not proxy_bypass(parts.hostname or "")
+        http_client = anthropic.DefaultAsyncHttpxClient if proxied else anthropic.DefaultAioHttpClient
+        # Reading the CA certificates is slow, so it is skipped for an unencrypted local endpoint.
+        plain = local and parts.scheme == "http"
         self._client = anthropic.AsyncAnthropic(
             api_key=api_key,
             # Remove name and password. aiohttp refuses them if the request also has an Authorization header.
@@ -96,7 +103,14 @@ class AnthropicModel:
             timeout=timeout,
             # Compatible gateways often read the key only from this header.
             default_headers={} if own else {"X-Api-Key": api_key},
-            http_client=_http_client(url, timeout),
+            http_client=http_client(
+                timeout=timeout,
+                limits=CONNECTIONS,
+                follow_redirects=False,  # otherwise a redirect could send the key to any address
+                trust_env=proxied,
+                verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if plain else True,
+                auth=auth,
+            ),
             open_telemetry=False,
         )
 
@@ -273,26 +287,6 @@ def _supported(capabilities: object, *path: str) -> bool:
     for name in (*path, "supported"):
         found = found.get(name) if isinstance(found, dict) else None
     return found is True
-
-
-def _http_client(url: str, timeout: httpx2.Timeout) -> httpx2.AsyncClient:
-    # Redirects are not followed. Otherwise a redirect could send the key to any address.
-    parts = urlsplit(url)
-    auth = (unquote(parts.username), unquote(parts.password or "")) if parts.username else None
-    local = is_loopback(parts.hostname or "")
-    known = {parts.scheme, "all"} & getproxies().keys()
-    proxied = bool(known) and not local and not proxy_bypass(parts.hostname or "")
-    client = anthropic.DefaultAsyncHttpxClient if proxied else anthropic.DefaultAioHttpClient
-    # Reading the CA certificates is slow, so it is skipped for an unencrypted local endpoint.
-    plain = local and parts.scheme == "http"
-    return client(
-        timeout=timeout,
-        limits=CONNECTIONS,
-        follow_redirects=False,
-        trust_env=proxied,
-        verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if plain else True,
-        auth=auth,
-    )
 
 
 def _request_id(headers: Mapping[str, Any]) -> str | None:

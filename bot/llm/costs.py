@@ -231,8 +231,23 @@ class BudgetedModel(ModelWrapper):
             return
         asks = purpose in ASKS and self._ask_again.get(account, 0.0) <= now
         if asks and chat is not None and turn is not None:
+            question = Approval(
+                request_id=turn,
+                call_id=f"budget {scope} {self._day}",
+                chat_key=chat,
+                tool="this turn",
+                fingerprint=hashlib.sha256(f"{self._day}\n{scope}\n{name}".encode()).hexdigest(),
+                shown=self._spent(account, " / "),
+                why="budget_chat" if scope == "chat" else "budget_person",
+                rule=_RULES[scope],
+                channel=None if running.person is None else running.person.channel,
+                user_id=None if running.person is None else running.person.user_id,
+                granted=False,
+                lasting=True,
+                subject="budget",
+            )
             with contextlib.suppress(errors.StorageError):
-                verdict = await self.approvals.decide(self._question(account, running, chat, turn))
+                verdict = await self.approvals.decide(question)
                 if verdict.ended == "approved":
                     scopes: dict[str, ChatKey | str] = {"once": turn, "chat": chat}
                     self._allowed.add((account, scopes.get(verdict.scope)))
@@ -243,24 +258,6 @@ class BudgetedModel(ModelWrapper):
                     self._notify(account, f"budget_{scope}_spent")
         why = f"{_RULES[scope]}: {name} has cost {self._spent(account, ' of ')}"
         raise errors.BudgetSpent(why, until=(now // 86_400 + 1) * 86_400)
-
-    def _question(self, account: Account, running: Running, chat_key: ChatKey, request_id: str) -> Approval:
-        scope, name = account
-        return Approval(
-            request_id=request_id,
-            call_id=f"budget {scope} {self._day}",
-            chat_key=chat_key,
-            tool="this turn",
-            fingerprint=hashlib.sha256(f"{self._day}\n{scope}\n{name}".encode()).hexdigest(),
-            shown=self._spent(account, " / "),
-            why="budget_chat" if scope == "chat" else "budget_person",
-            rule=_RULES[scope],
-            channel=None if running.person is None else running.person.channel,
-            user_id=None if running.person is None else running.person.user_id,
-            granted=False,
-            lasting=True,
-            subject="budget",
-        )
 
     def _spent(self, account: Account, of: str) -> str:
         return f"${self.spending.usd.get(account, 0.0):.2f}{of}${self.limits[account[0]]:.2f}"

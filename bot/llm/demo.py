@@ -8,7 +8,7 @@ import hashlib
 import json
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path, PurePosixPath
@@ -164,7 +164,9 @@ def _answer(request: ModelRequest) -> list[Json]:
         tools = {str(tool.get("name")) for tool in request.tools}
         words = _reply(turn, tools)
         if request.purpose in {"memory", "compaction"}:
-            notes = _notes(said for who, said in turn.earlier if who)
+            rows = [f"- {' '.join(said.split())[:200]}" for who, said in turn.earlier if who and said.strip()]
+            facts = "\n".join(rows[-20:]) or "- nothing was said yet"
+            notes = f"## Facts\n{facts}\n\n## Decisions\n(none)\n\n## Preferences\n(none)\n\n## Open tasks\n(none)"
             words = notes if request.purpose == "memory" else f"<summary>\n{notes}\n</summary>"
         elif request.purpose == "synthesis":
             words = say("demo.introduction")
@@ -253,9 +255,3 @@ def _outcome(turn: _Turn) -> str:
             label = say("demo.failed" if failed else "demo.done", tool=name)
             parts.append(f"{label}\n\n```\n{text.head(words, 1_500)}\n```")
     return "\n\n".join(parts)
-
-
-def _notes(said: Iterable[str]) -> str:
-    rows = [f"- {' '.join(words.split())[:200]}" for words in said if words.strip()]
-    facts = "\n".join(rows[-20:]) or "- nothing was said yet"
-    return f"## Facts\n{facts}\n\n## Decisions\n(none)\n\n## Preferences\n(none)\n\n## Open tasks\n(none)"
