@@ -166,7 +166,12 @@ class Web:
                 raise errors.ToolError(
                     f"This is {text.preview(other, 80)}, not text. Only text can be fetched."
                 )
-            return Page(address, answer.status, kind, _decoded(raw, answer.charset), cut)
+            # The encoding comes from the byte order mark, else from the header, else from the page's own declaration.
+            own = _CHARSET.search(raw[:4_096])
+            declared = own[1].decode("ascii") if own is not None else None
+            names = (documents.bom_encoding(raw), answer.charset, declared)
+            known = (codec for one in names if one is not None and (codec := documents.python_name(one)))
+            return Page(address, answer.status, kind, raw.decode(next(known, "utf-8"), "replace"), cut)
 
 
 @dataclass(eq=False)
@@ -221,13 +226,3 @@ async def _body(answer: aiohttp.ClientResponse) -> tuple[bytes, bool]:
         if len(whole) > BYTES or came > BYTES:
             return bytes(whole[:BYTES]), True
     return bytes(whole), False
-
-
-def _decoded(raw: bytes, named: str | None) -> str:
-    """Return the body as text. The encoding comes from the byte order mark, else from the header, else from the page's
-    own declaration; the default is UTF-8.
-    """
-    found = _CHARSET.search(raw[:4_096])
-    names = (documents.bom_encoding(raw), named, found[1].decode("ascii") if found is not None else None)
-    known = next((name for one in names if one is not None and (name := documents.python_name(one))), "utf-8")
-    return raw.decode(known, "replace")

@@ -155,11 +155,17 @@ def search_files(
             0 if place == "." else place.count("/") + 1,
         )
     find = _finder(pattern, regex=regex) if pattern is not None else None
+    wanted = path_matcher([glob.removeprefix("!").lstrip("#")]) if glob is not None else None
     until, skipped, seen = ports.clock.monotonic() + SECONDS, 0, dict[str, None]()
 
     def rows() -> Iterator[str]:
         nonlocal late, skipped
-        for one in _selected(entries, glob, depth):
+        for entry in entries:
+            one, parts = entry.path, entry.path.split("/")[depth:]
+            # A glob without `/` is compared with the file's name, not with the names of its folders.
+            name = "/".join(parts) if "/" in (glob or "") else parts[-1]
+            if entry.kind != "file" or not (wanted is None or wanted(name)):
+                continue
             if ports.clock.monotonic() > until:
                 late = True
                 return
@@ -192,16 +198,6 @@ def _matches(ports: ToolPorts, path: str, find: Find) -> Iterator[str] | None:
         for number, line in enumerate(_lines(words), 1)
         if (at := find(line[:LINE])) >= 0
     )
-
-
-def _selected(entries: list[Entry], glob: str | None, depth: int) -> Iterator[str]:
-    wanted = path_matcher([glob.removeprefix("!").lstrip("#")]) if glob is not None else None
-    for entry in entries:
-        parts = entry.path.split("/")[depth:]
-        # A glob without `/` is compared with the file's name, not with the names of its folders.
-        name = "/".join(parts) if "/" in (glob or "") else parts[-1]
-        if entry.kind == "file" and (wanted is None or wanted(name)):
-            yield entry.path
 
 
 def _finder(pattern: str, *, regex: bool) -> Find:

@@ -129,7 +129,10 @@ class Elicitations:
         about = " – ".join(str(one[key]) for key in ("title", "description") if one.get(key))
         asked = f"{label}{f'{_literal(about, 300)}, ' if about else ''}{kind(one)}.\n\n"
         if "default" in one:
-            asked += say("question.default", value=_literal(_default(one), 300)) + " "
+            given = one["default"] if isinstance(one["default"], list) else [one["default"]]
+            labels = [label for label, value in _choices(one) if value in given]
+            labels = labels or [item if isinstance(item, str) else json.dumps(item) for item in given]
+            asked += say("question.default", value=_literal(", ".join(labels), 300)) + " "
         asked = (asked + say("question.how_optional" if optional else "question.how")).strip()
         for number in range(TRIES):
             answer = await self._ask(call, f"{say('question.again')} {asked}" if number else asked)
@@ -167,12 +170,6 @@ class Elicitations:
 
 def _literal(words: str, limit: int = 80) -> str:
     return text.literal(escaped(definitions.line(words, limit)))
-
-
-def _default(one: Json) -> str:
-    given = one["default"] if isinstance(one["default"], list) else [one["default"]]
-    labels = [label for label, value in _choices(one) if value in given]
-    return ", ".join(labels or (one if isinstance(one, str) else json.dumps(one) for one in given))
 
 
 def kind(one: Json) -> str:

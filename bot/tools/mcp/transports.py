@@ -204,20 +204,17 @@ def changeable_code(
     """
     named, before = False, ""
     for word in args:
-        places = [
-            place for one in dict.fromkeys((word, _filled_in(word, env))) for place in _changeable(one, ours)
-        ]
+        at_home = re.sub(r"(?<![^\s=:'\"])~(?=/|\s|$)", lambda _: env.get("HOME", "~"), word)
+        filled_in = re.sub(
+            r"\$(?:\{(\w+)\}|(\w+))", lambda name: env.get(name[1] or name[2], name[0]), at_home
+        )
+        places = [place for one in dict.fromkeys((word, filled_in)) for place in _changeable(one, ours)]
         if places and not (named and before not in _ROOTS and all(place.is_dir() for place in places)):
             return word
         option = word.startswith("-") or (before.startswith("-") and before not in _SWITCHES)
         named = named or not (option or word in _VERBS)
         before = word
     return next((value for value in values if any(_changeable(value, ours))), None)
-
-
-def _filled_in(word: str, env: Mapping[str, str]) -> str:
-    words = re.sub(r"(?<![^\s=:'\"])~(?=/|\s|$)", lambda _: env.get("HOME", "~"), word)
-    return re.sub(r"\$(?:\{(\w+)\}|(\w+))", lambda name: env.get(name[1] or name[2], name[0]), words)
 
 
 def _changeable(word: str, ours: ProtectedCode) -> Iterator[Path]:

@@ -306,9 +306,11 @@ class Rules:
         given = [rule for rule, answer in self._answers("allow", *about) if answer]
         # If one of the rules is marked `@trusted:`, it decides.
         best = next((rule for rule in given if rule.trusted), given[0] if given else None)
-        if best is not None and not best.trusted and _followed(call, target):
-            # The person cannot approve this alone, because the file will instruct everybody's agents and programs.
-            return asks("default", "elsewhere", f"allow {best.text}")
+        if best is not None and not best.trusted and call.tool in {"write_file", "edit_file"}:
+            names = {name for form in target.forms for name in (*form, *map("/".join, pairwise(form)))}
+            if not names.isdisjoint(_FOLLOWED.split()):
+                # The person cannot approve this alone, because the file will instruct everybody's agents and programs.
+                return asks("default", "elsewhere", f"allow {best.text}")
         if one := next(
             (rule.text for rule, answer in self._answers("ask", *about) if answer is not False), None
         ):
@@ -425,9 +427,3 @@ def taints(call: Call, now: PolicyContext, least: Taint = Taint.FOREIGN) -> bool
     if call.tool == "memory" and call.arguments.get("command") == "view":
         return False
     return call.tool.startswith(MCP) or not _HARMFUL.isdisjoint(call.effects)
-
-
-def _followed(call: Call, target: Target) -> bool:
-    forms = target.forms if call.tool in {"write_file", "edit_file"} else ()
-    names = {name for form in forms for name in (*form, *map("/".join, pairwise(form)))}
-    return not names.isdisjoint(_FOLLOWED.split())
