@@ -71,7 +71,20 @@ class Conversations:
         if self.run.manifests[inbound.channel].separate:
             return (inbound,)
         if inbound.is_stop and (inbound.opens or chat.thread is None):
-            return self._stops(inbound)
+            # In a group, conversations without a message of the person go on.
+            busy = [
+                one.key
+                for one in self.run.chats
+                if chat.chat.shows(one.key)
+                and any(
+                    inbound.chat_type == "direct" or member.person == inbound.person
+                    for member in (*one.waiting, *(one.turn.members if one.turn is not None else ()))
+                )
+            ]
+            first, *others = busy or [chat]
+            silent = {"kind": "stop", "command": None, "request_id": ""}
+            below = [inbound.model_copy(update={**silent, "chat_key": key}) for key in others]
+            return [inbound.model_copy(update={"chat_key": first}), *below]
         about = inbound.command is not None and inbound.command.name in OF_CONVERSATION
         if about and inbound.chat_type == "direct" and chat.thread is None:
             last = chat
@@ -81,22 +94,6 @@ class Conversations:
                     break
             return (inbound.model_copy(update={"chat_key": last if last.kind == chat.kind else chat}),)
         return (await self._placed(inbound),)
-
-    def _stops(self, stop: Inbound) -> Sequence[Inbound]:
-        """Return a stop for each busy conversation of a chat. In a group, leave out conversations without a message of the person."""
-        busy = [
-            chat.key
-            for chat in self.run.chats
-            if stop.chat_key.chat.shows(chat.key)
-            and any(
-                stop.chat_type == "direct" or one.person == stop.person
-                for one in (*chat.waiting, *(chat.turn.members if chat.turn is not None else ()))
-            )
-        ]
-        first, *others = busy or [stop.chat_key]
-        silent = {"kind": "stop", "command": None, "request_id": ""}
-        below = [stop.model_copy(update={**silent, "chat_key": key}) for key in others]
-        return [stop.model_copy(update={"chat_key": first}), *below]
 
     async def _placed(self, inbound: Inbound) -> Inbound:
         """Assign a new message to the conversation of the message sent just before it, if that message is still unanswered.

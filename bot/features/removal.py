@@ -96,7 +96,21 @@ class Removal:
         )
         if said := [one for one in received if one.message_id == message]:
             requests = frozenset(one.request_id for one in said)
-            related = await self._turns(chat, requests | names)
+            # Related turns answered these messages, or messages that quote them.
+            known = requests | names
+            asked = [
+                one.inbound for one in _received(await naming(chat, known)) if one.inbound.command is None
+            ]
+            about = {
+                one.request_id for one in asked if one.request_id in known or any(map(one.quotes, known))
+            }
+            related = frozenset(
+                one.turn
+                for one in await naming(chat, about)
+                if isinstance(one.data, events.TurnStarted | events.Joined)
+                and one.turn is not None
+                and not about.isdisjoint(one.data.members)
+            )
             return Target(message, "user", said[0].user_id, Gone(requests, messages=names), related)
         # If an answer was regenerated, the new answer replaced the text of an earlier turn. Remove the earlier turn too.
         turns = frozenset(await self.run.event_log.senders(chat, message))
@@ -112,19 +126,6 @@ class Removal:
         told = [one for one in found if blanked(one, gone) != one.data]
         turns = frozenset(one.turn for one in told if one.turn is not None)
         return Target(message, "user", deletion.user_id, gone, turns) if told else None
-
-    async def _turns(self, chat: ChatKey, names: frozenset[str]) -> frozenset[str]:
-        """Return the turns that answered these messages, or messages that quote them."""
-        naming = self.run.event_log.naming
-        said = [one.inbound for one in _received(await naming(chat, names)) if one.inbound.command is None]
-        requests = {one.request_id for one in said if one.request_id in names or any(map(one.quotes, names))}
-        return frozenset(
-            one.turn
-            for one in await naming(chat, requests)
-            if isinstance(one.data, events.TurnStarted | events.Joined)
-            and one.turn is not None
-            and not requests.isdisjoint(one.data.members)
-        )
 
     async def _removed(self, inbound: Inbound, targets: Sequence[Target]) -> list[Fact]:
         facts = list[Fact]()

@@ -306,15 +306,6 @@ _BY_EFFECT: dict[Effect, frozenset[Kind]] = {
 }
 
 
-def _supported(call: ToolCall, registry: Registry, *, worked: bool) -> frozenset[Kind]:
-    """Return the kinds of claims that a tool call supports. A failed call supports the kind `ran` only. The calls inside a
-    subagent are unknown, so a call of the subagent tool supports every kind.
-    """
-    tool = registry.get(call.name)
-    kinds = _EVERYTHING if call.name == TASK else _kinds(call, tool.effects if tool else frozenset())
-    return kinds if worked else kinds & {"ran"}
-
-
 def _kinds(call: ToolCall, effects: frozenset[Effect]) -> frozenset[Kind]:
     if call.name == chat_send.name:
         return frozenset({"sent"})
@@ -434,9 +425,15 @@ class CheckedReply:
     def _without(
         self, found: Iterable[Claim], done: Iterable[tuple[ToolCall, bool]], *, admits: bool
     ) -> list[Claim]:
-        """Return the claims that no call supports. If the reply `admits` a failure, failed calls also support claims."""
-        each = (_supported(call, self.registry, worked=worked or admits) for call, worked in done)
-        supported = frozenset[Kind]().union(*each)
+        """Return the claims that no call supports. A failed call supports only the kind `ran`, unless the reply `admits`
+        a failure.
+        """
+        supported = set[Kind]()
+        for call, worked in done:
+            tool = self.registry.get(call.name)
+            # The calls inside a subagent are unknown, so a call of the subagent tool supports every kind.
+            kinds = _EVERYTHING if call.name == TASK else _kinds(call, tool.effects if tool else frozenset())
+            supported |= kinds if worked or admits else kinds & {"ran"}
         return [claim for claim in found if claim.kind not in supported]
 
 

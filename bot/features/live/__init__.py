@@ -287,7 +287,11 @@ class TurnDisplay:
                 await clock.sleep(wait)
                 continue
             late = clock.monotonic() >= began + SENTENCE_SECONDS
-            parts = await self._parts(anything=shown or late)
+            written = "" if self.words is None else self.words()
+            words = self._run.redact(self._run.redact.settled(text.clean(written)))
+            # The last character may be an incomplete grapheme.
+            words = words[: text.border(words, len(words) - 1)]
+            parts = await off_loop(len(words), LONG, partial(self._split, words, anything=shown or late))
             if chat.turn is not turn or turn.phase is Phase.STOPPING:
                 return
             show = self._show_draft if self._drafts else self._show_parts
@@ -323,13 +327,6 @@ class TurnDisplay:
                 return None if shown is None else changed
             changed = True
         return changed
-
-    async def _parts(self, *, anything: bool) -> list[LiveText]:
-        written = "" if self.words is None else self.words()
-        words = self._run.redact(self._run.redact.settled(text.clean(written)))
-        # The last character may be an incomplete grapheme.
-        words = words[: text.border(words, len(words) - 1)]
-        return await off_loop(len(words), LONG, partial(self._split, words, anything=anything))
 
     def _split(self, words: str, *, anything: bool) -> list[LiveText]:
         """Split the text into messages to show now. Before the first complete sentence, return [] unless `anything` is true."""

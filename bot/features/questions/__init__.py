@@ -7,7 +7,6 @@ chats. After the first verdict, each message shows the outcome, and later verdic
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import starmap
 
@@ -63,18 +62,18 @@ class Approvals(QuestionService):
             calls = [asked, *others] if others else []
             left = [one for one in calls if _about(chat, one) is None and self._given(one) is None]
             for may in dict.fromkeys((one.granted, one.own) for one in left):
-                await self._decide_together(chat, [one for one in left if (one.granted, one.own) == may])
+                # Ask one question about all calls that the same people may decide. The verdict applies to every call.
+                alike = [one for one in left if (one.granted, one.own) == may]
+                if len(alike) == 1:
+                    continue
+                verdict = await self._decided(chat, wording.together(alike))
+                if verdict.ended in {"nobody", "unattended"} or wording.decides_each(verdict):
+                    continue
+                for one in alike:
+                    name = self.run.ids.ulid()
+                    decided = (events.QuestionAsked(name, one), events.Decided(name, verdict))
+                    self._append(chat, one.request_id, *decided, *self._granted(name, one, verdict))
             return await self._decided(chat, asked)
-
-    async def _decide_together(self, chat: Chat, calls: Sequence[Approval]) -> None:
-        """Ask one question about several calls that the same people may decide. The verdict applies to every call."""
-        verdict = await self._decided(chat, wording.together(calls)) if len(calls) > 1 else Verdict("nobody")
-        if verdict.ended in {"nobody", "unattended"} or wording.decides_each(verdict):
-            return
-        for one in calls:
-            name = self.run.ids.ulid()
-            decided = (events.QuestionAsked(name, one), events.Decided(name, verdict))
-            self._append(chat, one.request_id, *decided, *self._granted(name, one, verdict))
 
     async def _decided(self, chat: Chat, asked: Approval) -> Verdict:
         if (given := self._given(asked)) is not None:

@@ -218,17 +218,14 @@ class Admissions(QuestionService):
                         verdict = Verdict("approved") if standing.allowed else denied
                         chat = await self.run.chats.get(inbound.chat_key)
                         self.run.chats.append(*self._decided(chat, name, verdict))
-            self._stop_blocked()
-
-    def _stop_blocked(self) -> None:
-        running = [(chat, chat.turn) for chat in self.run.chats if chat.turn is not None]
-        for chat, first in [(chat, turn.first) for chat, turn in running if turn.phase in STOPPABLE]:
-            standing = self.run.access.standing(first.person, first.chat_id, first.chat_type)
-            if standing.reason == "blocked":
-                # `Z` × 26 sorts after every real id, so the stop applies to all messages so far.
-                gone = {"request_id": "Z" * 26, "keys": (), "text": "", "quoted": (), "attachments": ()}
-                stop = first.model_copy(update=gone | {"kind": "stop", "command": None})
-                self.run.chats.append(Fact(chat.key, events.Stop(stop, everyones=True)))
+            running = [(chat, chat.turn) for chat in self.run.chats if chat.turn is not None]
+            for chat, first in [(chat, turn.first) for chat, turn in running if turn.phase in STOPPABLE]:
+                standing = self.run.access.standing(first.person, first.chat_id, first.chat_type)
+                if standing.reason == "blocked":
+                    # `Z` × 26 sorts after every real id, so the stop applies to all messages so far.
+                    gone = {"request_id": "Z" * 26, "keys": (), "text": "", "quoted": (), "attachments": ()}
+                    stop = first.model_copy(update=gone | {"kind": "stop", "command": None})
+                    self.run.chats.append(Fact(chat.key, events.Stop(stop, everyones=True)))
 
     async def allow(self, inbound: Inbound) -> Done:
         """Run `/allow [id]`: admit a person or group. Without an id, list the undecided people."""

@@ -136,7 +136,12 @@ class ChatSearch:
         timely = sorted(of_time, reverse=True)[:CANDIDATES]
         if not terms:
             return [(line, 1.0 - place / (len(timely) + 1)) for place, line in enumerate(timely)]
-        self._search(self._with_speakers(terms))
+        # Names of speakers have lower weights. If all terms are names, the speakers' tokens are terms too.
+        counts = self._counts(speaker_token(token) for token in terms if len(token) > 1)
+        self._named = [token for token, count in counts.items() if count]
+        names = {token: self._weights.mentioned for token in terms if speaker_token(token) in self._named}
+        weighted = {token: weight * names.get(token, 1.0) for token, weight in terms.items()}
+        self._search(weighted | dict.fromkeys(self._named if len(names) == len(terms) else (), 1.0))
         for token in self._named:
             rows = self._rows(self._quoted(token), BUDGET)
             rows += self._rows(f"{self._any_rare()} AND {self._quoted(token)}") if self._rare else []
@@ -145,14 +150,6 @@ class ChatSearch:
             self._scores.setdefault(line, 0.0)
         self._search(self._feedback(terms))
         return self._top(CANDIDATES)
-
-    def _with_speakers(self, terms: Mapping[str, float]) -> dict[str, float]:
-        """Return the terms, with lower weights for names of speakers. If all terms are names, add the speakers' tokens."""
-        counts = self._counts(speaker_token(token) for token in terms if len(token) > 1)
-        self._named = [token for token, count in counts.items() if count]
-        names = {token: self._weights.mentioned for token in terms if speaker_token(token) in self._named}
-        found = {token: weight * names.get(token, 1.0) for token, weight in terms.items()}
-        return found | dict.fromkeys(self._named if len(names) == len(terms) else (), 1.0)
 
     def _search(self, terms: Mapping[str, float]) -> None:
         """Score the lines of each term. If the query has rare words, frequent words count only in lines with a rare word."""
@@ -311,7 +308,15 @@ def recall(
             rankings.append(
                 _sorted(one for search in searches for one in search.found(phrasing, terms, wanted))
             )
-        places = rankings[0] if len(rankings) == 1 else _fused(rankings, weights.fusion)
+        if len(rankings) == 1:
+            places = rankings[0]
+        else:
+            # Fuse the rankings: a line gains more from each ranking the better its place in it is.
+            fused = defaultdict[int, float](float)
+            for ranked in rankings:
+                for place, (line, _) in enumerate(ranked, 1):
+                    fused[line] += 1 / (weights.fusion + place)
+            places = _sorted(fused.items())
         for begin in range(0, len(places), _AT_ONCE):
             some = places[begin : begin + _AT_ONCE]
             said = _read(db, (line for line, _ in some))
@@ -332,14 +337,6 @@ def recall(
         for line, score, one in page
     ]
     return Recalled(found, len(places) - refused)
-
-
-def _fused(rankings: Iterable[Scored], constant: float) -> Scored:
-    scores: dict[int, float] = defaultdict(float)
-    for ranked in rankings:
-        for place, (line, _) in enumerate(ranked, 1):
-            scores[line] += 1 / (constant + place)
-    return _sorted(scores.items())
 
 
 def _read(db: sqlite3.Connection, lines: Iterable[int]) -> dict[int, ArchiveLine]:
