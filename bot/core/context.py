@@ -199,7 +199,14 @@ class AgentContextStore:
                 if isinstance(data, events.Cut):
                     self._cut(data)
                 else:
-                    self._move(data)
+                    before = {**(self.left or {}), **self.recalled}
+                    self.memory, self.masked, self.wrong, self.recalled = None, dict(data.masked), (), {}
+                    self.turns = [
+                        replace(before[one], entries=without_thinking(before[one].entries))
+                        for one in data.turns
+                        if one in before
+                    ]
+                    self._view = None
             case events.Expired():
                 self._expire(data.before)
             case events.Masked():
@@ -280,16 +287,6 @@ class AgentContextStore:
         if headless or len(kept) < len(self.turns):
             self.head = None if headless else self.head
             self._show(kept)
-
-    def _move(self, data: events.SessionMoved) -> None:
-        known = {**(self.left or {}), **self.recalled}
-        self.memory, self.masked, self.wrong, self.recalled = None, dict(data.masked), (), {}
-        self.turns = [
-            replace(known[one], entries=without_thinking(known[one].entries))
-            for one in data.turns
-            if one in known
-        ]
-        self._view = None
 
     def _cut(self, data: events.Cut) -> None:
         if data.reason == "new":

@@ -229,7 +229,14 @@ class Fit:
         )
         frame = blocks.tokens(request.system) + blocks.tokens(request.tools)
         own = blocks.tokens([*self.context.older(), *self.context.current()])
-        large = self._turn_is_too_large(request.model, frame, own, error)
+        history = blocks.tokens(self.context.view())
+        total = frame + own + history
+        told = error.tokens or total
+        window = error.window or self.models.windows.window(request.model)
+        if window and total / MISJUDGED < told < total * MISJUDGED:
+            large = (frame + own) / total * told > window
+        else:
+            large = own > max(history, LARGE_TURN)  # the provider's token count is not plausible
         if any(self._change(one) for one in SMALLER if not (large and one == "halve_history")):
             return
         if large or not self._tries["halve_history"]:
@@ -237,16 +244,6 @@ class Fit:
             raise Withdrawn("the turn does not fit even without the history", key) from error
         self.apply(events.Cut("all", None, "overflow"))
         raise Withdrawn("the history was cleared: halving was not enough", "cleared") from error
-
-    def _turn_is_too_large(self, model: str, frame: float, own: float, error: errors.ContextOverflow) -> bool:
-        """Return True if the request is too large even without history. Use the provider's token count if it is plausible."""
-        history = blocks.tokens(self.context.view())
-        total = frame + own + history
-        told = error.tokens or total
-        window = error.window or self.models.windows.window(model)
-        if window and total / MISJUDGED < told < total * MISJUDGED:
-            return (frame + own) / total * told > window
-        return own > max(history, LARGE_TURN)
 
     def _lower_output(self, asked: int, error: errors.OutputOverflow) -> bool:
         """Lower the output limit, because input and output exceeded the window. Return False if a lower limit cannot help."""

@@ -141,7 +141,16 @@ def _is_zone(name: str | None) -> bool:
 def zone_named(asked: str, now: float) -> str | None:
     """Return the time zone for a zone name, a place or a UTC offset; None if no zone or several zones match. Reads the disk."""
     if (offset := _OFFSET.fullmatch(unicodedata.normalize("NFKC", asked).strip())) is not None:
-        return _with_offset(timedelta(hours=int(offset[2]), minutes=int(offset[3] or 0)), offset[1], now)
+        sign, apart = offset[1], timedelta(hours=int(offset[2]), minutes=int(offset[3] or 0))
+        if not apart % timedelta(hours=1):
+            # Zones named Etc/GMT… have the opposite sign: Etc/GMT-2 is UTC+2.
+            name = f"Etc/GMT{'-' if sign == '+' else '+'}{apart // timedelta(hours=1)}" if apart else UTC
+            return name if name in _zone_names() else None
+        # For other offsets, take the first zone that has this offset now.
+        wanted, moment = apart if sign == "+" else -apart, datetime.fromtimestamp(now, AT_UTC)
+        return next(
+            (zone for zone in _places() if moment.astimezone(times.zone(zone)).utcoffset() == wanted), None
+        )
     found = _zones().get(_key(asked), ())
     return found[0] if len(found) == 1 else None
 
@@ -157,18 +166,6 @@ def near_zones(asked: str) -> list[str]:
     inside = [name for name in _zones() if len(wanted) > 2 and wanted in name]
     near = (zone for name in (*names, *inside) for zone in _zones()[name])
     return list(dict.fromkeys(near))[:NEAR]
-
-
-def _with_offset(apart: timedelta, sign: str, now: float) -> str | None:
-    """Return the zone for a UTC offset: for whole hours, an `Etc/GMT` zone; else the first zone that has this offset now."""
-    if not apart % timedelta(hours=1):
-        # Zones named Etc/GMT… have the opposite sign: Etc/GMT-2 is UTC+2.
-        name = f"Etc/GMT{'-' if sign == '+' else '+'}{apart // timedelta(hours=1)}" if apart else UTC
-        return name if name in _zone_names() else None
-    wanted, moment = apart if sign == "+" else -apart, datetime.fromtimestamp(now, AT_UTC)
-    return next(
-        (zone for zone in _places() if moment.astimezone(times.zone(zone)).utcoffset() == wanted), None
-    )
 
 
 @functools.cache

@@ -9,7 +9,7 @@ import csv
 import io
 import itertools
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 
 import jiter
@@ -349,17 +349,14 @@ def _long_blocks(
         wide = sum(widths) + 3 * (len(widths) - 1) > limits.columns
         markdown = "\n".join(line.strip() for line in words[start:end].splitlines())
         if wide or len(rows) > limits.lines or len(markdown) > limits.characters:
-            file = OutgoingFile("table.csv", "text/csv", _csv(rows), markdown=markdown)
+            written = io.StringIO()
+            csv.writer(written).writerows(
+                [f"'{cell}" if _FORMULA.match(cell) else cell for cell in row] for row in rows
+            )
+            # Without a byte order mark, spreadsheet programs do not read the file as UTF-8.
+            data = written.getvalue().encode("utf-8" if written.getvalue().isascii() else "utf-8-sig")
+            file = OutgoingFile("table.csv", "text/csv", data, markdown=markdown)
             yield start, end, file, _first_rows(rows, limits.columns)
-
-
-def _csv(rows: Iterable[Iterable[str]]) -> bytes:
-    written = io.StringIO()
-    csv.writer(written).writerows(
-        [f"'{cell}" if _FORMULA.match(cell) else cell for cell in row] for row in rows
-    )
-    # Without a byte order mark, spreadsheet programs do not read the file as UTF-8.
-    return written.getvalue().encode("utf-8" if written.getvalue().isascii() else "utf-8-sig")
 
 
 def _first_rows(rows: Sequence[Sequence[str]], columns: int) -> list[str]:
