@@ -195,7 +195,13 @@ def restore(
         scratch.mkdir(mode=0o700)
         undo.callback(_remove, scratch)
         found = _unpack(source, scratch)
-        confirm(_rights(scratch, disk))
+        lists = AccessList(scratch / ACCESS_FILE, disk, SystemClock())
+        rights = [f"operator: {one}" for one in sorted(lists.operators())]
+        rights += [f"everybody on {channel} may talk to it: *" for channel in lists.open_channels()]
+        for path in sorted(path for path in (scratch / "instructions").rglob("*") if path.is_file()):
+            words = text.preview(path.read_text("utf-8", "replace"), 2_000)
+            rights.append(f"{path.relative_to(scratch)}: {words}")
+        confirm(rights)
         if moved and found.running:
             raise errors.ConfigError(
                 "--moved: found a backup of a running gateway, which has continued after it; expected one of a stopped gateway; omit "
@@ -242,15 +248,6 @@ def _prepare_log(source: Path, scratch: Path, disk: Disk, *, moved: bool, databa
             )
         if not moved:
             disk.replace(scratch / RESTORED, b"")
-
-
-def _rights(folder: Path, disk: Disk) -> list[str]:
-    lists = AccessList(folder / ACCESS_FILE, disk, SystemClock())
-    found = [f"operator: {one}" for one in sorted(lists.operators())]
-    found += [f"everybody on {channel} may talk to it: *" for channel in lists.open_channels()]
-    for path in sorted(path for path in (folder / "instructions").rglob("*") if path.is_file()):
-        found.append(f"{path.relative_to(folder)}: {text.preview(path.read_text('utf-8', 'replace'), 2_000)}")
-    return found
 
 
 def _remove(path: Path) -> None:

@@ -159,7 +159,11 @@ class Gateway:
         self.mcp = mcp = McpServers(
             settings.mcp, ask=ask, root=root, clock=clock, log=log, redact=services.redact
         )
-        self.learned = learned = load_learned(services)
+        # The same model may have different limits at another address, so learned limits are stored for each address.
+        llm, file = settings.llm, settings.home / "cache" / "models.json"
+        provider = llm.provider if llm.base_url is None else urlsplit(llm.base_url).netloc.rpartition("@")[2]
+        self.learned = learned = LearnedFile(file, provider, disk=services.disk, log=log)
+        learned.load()
         self.model, self.fallbacks = build_models(services)
         self.memory = memory = RssMonitor(settings.memory.limit_mb, clock=clock, log=log)
 
@@ -418,15 +422,6 @@ def build_log(services: Services, reserve: DiskReserve, alert: Alert) -> EventLo
 
     cursors, epoch = home / "exports.json", services.leadership.epoch
     return PostgresLog(url, cursors, epoch=epoch, disk=services.disk, clock=clock, log=log, alert=alert)
-
-
-def load_learned(services: Services) -> LearnedFile:
-    llm, file = services.settings.llm, services.settings.home / "cache" / "models.json"
-    # The same model may have different limits at another address, so learned limits are stored for each address.
-    provider = llm.provider if llm.base_url is None else urlsplit(llm.base_url).netloc.rpartition("@")[2]
-    learned = LearnedFile(file, provider, disk=services.disk, log=services.log)
-    learned.load()
-    return learned
 
 
 def build_windows(llm: config.Llm, learned: LearnedFile, log: Log) -> ContextWindows:

@@ -87,7 +87,16 @@ def _warnings(settings: config.Settings, manifests: Mapping[str, Manifest]) -> I
         )
     yield from _empty(settings, manifests)
     if settings.llm.provider != "demo":
-        yield from _unpriced(settings.llm)
+        llm, prices = settings.llm, prices_of(settings.llm)
+        uses = [(f"llm.purposes.{one}.model", use.model) for one, use in llm.purposes.items() if use.model]
+        uses += [(f"llm.fallback[{at}].model", one.model) for at, one in enumerate(llm.fallback) if one.model]
+        for key, model in (("llm.model", llm.model), ("llm.fastModel", llm.fast_model), *uses):
+            if prices.million(model) is None:
+                yield (
+                    f"{key}: found {model}, whose price is not known, so its cost is not shown, "
+                    "and budgets and the limits of tasks count it by the dearest one; "
+                    f"set it in llm.prices; the models with a price (of {AS_OF}) are {', '.join(prices.names)}"
+                )
     # Warn about long instruction files, because the model sees only their beginning.
     sources = settings.prompt.sources(root).values()
     files = [*operator_files(os.environ), root / AGENT_FILE]
@@ -112,20 +121,6 @@ def _empty(settings: config.Settings, manifests: Mapping[str, Manifest]) -> Iter
             yield (
                 f"channels.{name}.allow: is empty, so nobody may talk there yet; "
                 f"let people in with `{command(f'allow {name} ID', settings.root)}`"
-            )
-
-
-def _unpriced(llm: config.Llm) -> Iterator[str]:
-    """Yield a warning for each configured model without a price."""
-    prices = prices_of(llm)
-    uses = [(f"llm.purposes.{one}.model", use.model) for one, use in llm.purposes.items() if use.model]
-    uses += [(f"llm.fallback[{at}].model", one.model) for at, one in enumerate(llm.fallback) if one.model]
-    for key, model in (("llm.model", llm.model), ("llm.fastModel", llm.fast_model), *uses):
-        if prices.million(model) is None:
-            yield (
-                f"{key}: found {model}, whose price is not known, so its cost is not shown, "
-                "and budgets and the limits of tasks count it by the dearest one; "
-                f"set it in llm.prices; the models with a price (of {AS_OF}) are {', '.join(prices.names)}"
             )
 
 

@@ -62,17 +62,13 @@ def _whole_table(state: StateBlock, first: int, last: int, silent: bool) -> bool
         elif token.type == "tr_close":
             cell = state.tokens[row[-1]]
             assert cell.map is not None  # noqa: S101 - the parser sets it
-            cells = _cells(getLine(state, cell.map[0]))
+            # Split the row in the same way as the parser splits it.
+            cells = escapedSplit(getLine(state, cell.map[0]).strip(" \t\n"))
+            begins, ends = cells[0] == "", len(cells) > 1 and cells[-1] == ""
+            cells = [one.strip() for one in cells[begins : len(cells) - ends]]
             if len(cells) > len(row):
                 state.tokens[row[-1]] = cell.copy(content=" | ".join(cells[len(row) - 1 :]))
     return found
-
-
-def _cells(line: str) -> list[str]:
-    """Return the cells of a table row. The row is split in the same way as the parser splits it."""
-    cells = escapedSplit(line.strip(" \t\n"))
-    begins, ends = cells[0] == "", len(cells) > 1 and cells[-1] == ""
-    return [cell.strip() for cell in cells[begins : len(cells) - ends]]
 
 
 PARSED = 16_384

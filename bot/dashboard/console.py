@@ -120,7 +120,36 @@ class Console:
         """Secret in each form of this process. Other sites cannot read the secret, so they cannot send a valid form."""
         self._said: OrderedDict[str, str] = OrderedDict()
         """Sentences about the results of decisions, kept until a page shows them. The keys are random names."""
-        self._templates = _environment(self.clock)
+        self._templates = jinja2.Environment(
+            loader=jinja2.FileSystemLoader(PAGES),
+            autoescape=True,
+            undefined=jinja2.StrictUndefined,
+            # Remove control and text-direction characters from texts. Jinja's own markup stays.
+            finalize=lambda value: text.for_terminal(value) if type(value) is str else value,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._templates.globals["say"] = say
+        self._templates.filters |= {
+            "time": _time,
+            "iso": lambda ms: datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="seconds"),
+            "link": lambda asked, name, value: _query({**asked, name: value}),
+            "kept": lambda asked, names: _query({name: asked[name] for name in names}),
+            "narrowed": lambda asked, kept: any(given for name, given in asked.items() if name not in kept),
+            "milliseconds": lambda stamp: datetime.fromisoformat(stamp).timestamp() * 1000,
+            "ago": lambda milliseconds: say(
+                "dashboard.ago", span=_span(self.clock.now() - milliseconds / 1000)
+            ),
+            "span": _span,
+            "ms": _duration,
+            "number": "{:,.0f}".format,
+            "size": lambda value: say("dashboard.unknown") if value is None else text.byte_count(value),
+            "cost": _cost,
+            "first_words": lambda words: text.preview(words, 80),
+            "dollars": lambda usage: _cost(usage.cost),
+            "share": lambda value: "" if value is None else f"{value:.0%}",
+            "short": _short,
+        }
 
     def add_to(self, app: web.Application) -> None:
         for path, name, find in (
@@ -427,38 +456,6 @@ async def _file(request: web.Request) -> web.FileResponse:
 
 
 # ------------------------------------------------------------ formatting
-
-
-def _environment(clock: Clock) -> jinja2.Environment:
-    made = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(PAGES),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        # Remove control and text-direction characters from texts. Jinja's own markup stays.
-        finalize=lambda value: text.for_terminal(value) if type(value) is str else value,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    made.globals["say"] = say
-    made.filters |= {
-        "time": _time,
-        "iso": lambda ms: datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="seconds"),
-        "link": lambda asked, name, value: _query({**asked, name: value}),
-        "kept": lambda asked, names: _query({name: asked[name] for name in names}),
-        "narrowed": lambda asked, kept: any(given for name, given in asked.items() if name not in kept),
-        "milliseconds": lambda stamp: datetime.fromisoformat(stamp).timestamp() * 1000,
-        "ago": lambda milliseconds: say("dashboard.ago", span=_span(clock.now() - milliseconds / 1000)),
-        "span": _span,
-        "ms": _duration,
-        "number": "{:,.0f}".format,
-        "size": lambda value: say("dashboard.unknown") if value is None else text.byte_count(value),
-        "cost": _cost,
-        "first_words": lambda words: text.preview(words, 80),
-        "dollars": lambda usage: _cost(usage.cost),
-        "share": lambda value: "" if value is None else f"{value:.0%}",
-        "short": _short,
-    }
-    return made
 
 
 def _query(fields: Mapping[str, object]) -> str:

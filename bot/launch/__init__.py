@@ -48,14 +48,10 @@ def prefer(folder: str) -> None:
     """Make Python import `bot` and `channels` from this folder, even if other packages have these names."""
     ours = [name for name in sys.modules if name.partition(".")[0] in PACKAGES]
     for name in ours:
-        if not _stands_in(sys.modules[name], folder):
+        file = getattr(sys.modules[name], "__file__", None)
+        if file is None or not os.path.abspath(file).startswith(os.path.join(folder, "")):  # noqa: PTH100, PTH118
             del sys.modules[name]
     sys.meta_path.insert(0, Finder(folder))
-
-
-def _stands_in(module: ModuleType, folder: str) -> bool:
-    file = getattr(module, "__file__", None)
-    return file is not None and os.path.abspath(file).startswith(os.path.join(folder, ""))  # noqa: PTH100, PTH118
 
 
 def leave_folder() -> None:

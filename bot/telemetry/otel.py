@@ -80,7 +80,22 @@ class SpanExport:
                 self._models[details.get("callId", "")] = details.get("model", "")
             case "llm_response":
                 model = self._models.pop(details.get("callId", ""), details.get("model", ""))
-                attributes = {"gen_ai.request.model": model} | _answered(details)
+                usage, reason = details.get("usage") or {}, details.get("stopReason")
+                first = details.get("firstTokenMs")
+                # The number of input tokens includes tokens from the provider's cache.
+                tokens = sum(usage.get(name, 0) for name in TOKENS[:3]) if usage else None
+                attributes = {
+                    "gen_ai.request.model": model,
+                    "gen_ai.response.model": None if "error" in details else details.get("model"),
+                    "gen_ai.response.finish_reasons": None if reason is None else [reason],
+                    "gen_ai.response.time_to_first_chunk": None if first is None else first / 1000,
+                    "gen_ai.usage.input_tokens": tokens,
+                    "gen_ai.usage.cache_read.input_tokens": usage.get("cacheReadTokens"),
+                    "gen_ai.usage.cache_creation.input_tokens": usage.get("cacheWriteTokens"),
+                    "gen_ai.usage.output_tokens": usage.get("outputTokens"),
+                    "shipmate.cost_usd": details.get("costUsd"),
+                    "shipmate.purpose": details.get("purpose"),
+                }
                 self._span(line, ("chat", model), attributes, (own, parent), error)
             case "tool_result" if call:
                 own, attributes = _span_id(request, task, call), {"gen_ai.tool.call.id": call}
@@ -173,22 +188,6 @@ class _Exporter(OTLPSpanExporter):
             cause = next((one.getMessage() for one in self._said.buffer), None)
             self._log.write("log", words, level="info" if well else "warn", cause=cause)
         return result
-
-
-def _answered(details: Line) -> Attributes:
-    """Return the attributes of a model's answer. The number of input tokens includes tokens from the provider's cache."""
-    usage, reason, first = details.get("usage") or {}, details.get("stopReason"), details.get("firstTokenMs")
-    return {
-        "gen_ai.response.model": None if "error" in details else details.get("model"),
-        "gen_ai.response.finish_reasons": None if reason is None else [reason],
-        "gen_ai.response.time_to_first_chunk": None if first is None else first / 1000,
-        "gen_ai.usage.input_tokens": sum(usage.get(name, 0) for name in TOKENS[:3]) if usage else None,
-        "gen_ai.usage.cache_read.input_tokens": usage.get("cacheReadTokens"),
-        "gen_ai.usage.cache_creation.input_tokens": usage.get("cacheWriteTokens"),
-        "gen_ai.usage.output_tokens": usage.get("outputTokens"),
-        "shipmate.cost_usd": details.get("costUsd"),
-        "shipmate.purpose": details.get("purpose"),
-    }
 
 
 def _span_id(*names: str) -> int:

@@ -43,7 +43,11 @@ def hour(moment: float) -> str:
     """
     if reader().own and _clocks() is not None:
         return clock(moment)
-    return say("time.hour", hour=clock(moment), zone=_abbreviation(local(moment)))
+    zone = local(moment).tzname() or ""
+    if zone.startswith(("+", "-")):  # a zone without a name, such as +0530
+        sign, hours, minutes = zone[0], int(zone[1:3]), zone[3:5]
+        zone = f"UTC{sign}{hours}{':' + minutes if minutes else ''}"
+    return say("time.hour", hour=clock(moment), zone=zone)
 
 
 def date(moment: float) -> str:
@@ -58,11 +62,3 @@ def recent(moment: float, now: float) -> str:
     """Return the time of a past event: only the time of day if the event was today."""
     today = local(moment).date() == local(now).date()
     return say("time.today", hour=hour(moment)) if today else date(moment)
-
-
-def _abbreviation(shown: datetime) -> str:
-    name = shown.tzname() or ""
-    if not name.startswith(("+", "-")):
-        return name
-    sign, hours, minutes = name[0], int(name[1:3]), name[3:5]
-    return f"UTC{sign}{hours}{':' + minutes if minutes else ''}"
