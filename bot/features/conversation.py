@@ -142,29 +142,27 @@ class Conversations:
                 continue
             other = await self.run.chats.get(place)
             if other.context.turns:
-                return self._exchange(other, other.context.turns[-1])
+                turn = other.context.turns[-1]
+                origin = taint.seen(entry.message for entry in turn.entries)
+                of_turn = {"words_of": tuple(sorted(origin.people)), "taint": origin.taint}
+                asked = [one for one in other.said if one.request_id in turn.sources and one.command is None]
+                found = [
+                    Quoted(
+                        text=text.shorten_middle(one.text, LONGEST),
+                        **{name: getattr(one, name) for name in ("user_id", "user_name", "ts", "message_id")},
+                        **of_turn,
+                    )
+                    for one in asked
+                ]
+                answers = [
+                    Quoted(user_id=None, text=text.shorten_middle(words, LONGEST), from_self=True, **of_turn)
+                    for entry in turn.entries
+                    for words in _said(entry.message)
+                ]
+                return found + answers if answers else ()  # a turn without answers was stopped
             if other.turn is None and not other.waiting:
                 return ()
         return ()
-
-    def _exchange(self, chat: Chat, turn: KeptTurn) -> list[Quoted]:
-        origin = taint.seen(entry.message for entry in turn.entries)
-        of_turn = {"words_of": tuple(sorted(origin.people)), "taint": origin.taint}
-        asked = [one for one in chat.said if one.request_id in turn.sources and one.command is None]
-        found = [
-            Quoted(
-                text=text.shorten_middle(one.text, LONGEST),
-                **{name: getattr(one, name) for name in ("user_id", "user_name", "ts", "message_id")},
-                **of_turn,
-            )
-            for one in asked
-        ]
-        answers = [
-            Quoted(user_id=None, text=text.shorten_middle(words, LONGEST), from_self=True, **of_turn)
-            for entry in turn.entries
-            for words in _said(entry.message)
-        ]
-        return found + answers if answers else []  # a turn without answers was stopped
 
 
 def _said(message: Message) -> list[str]:

@@ -93,7 +93,15 @@ async def chat_load_history(ports: ToolPorts, args: LoadHistoryInput) -> str:
     injection = turn.injection
     if injection is None or (room := min(args.limit, injection.room())) <= 0:
         raise errors.ToolError("This turn has loaded as much history as it may. Answer with what you have.")
-    others = await (_others(ports, turn) if args.scope == "mine" else _sibling_chats(ports, turn))
+    if args.scope == "mine":
+        # Direct chats of the person are included only if the current chat is direct.
+        recall, chats_of = ports.recall, ports.chats_of
+        if recall is None or chats_of is None or turn.channel is None or turn.user_id is None:
+            raise errors.ToolError('Only this chat can be searched here. Use scope "chat".')
+        kept = [key for key in await recall.kept(turn.channel) if key != turn.chat_key]
+        others = await chats_of(turn.channel, turn.user_id, kept, direct=turn.private)
+    else:
+        others = await _sibling_chats(ports, turn)
     chats = [turn.chat_key, *others.chats[:MOST_CHATS]]
     find = _ranked if args.phrasings else _newest
     filters = {
@@ -121,15 +129,6 @@ async def _sibling_chats(ports: ToolPorts, turn: ToolExecutionContext) -> Member
     kept = await ports.recall.kept(chat.channel) if ports.recall is not None else []
     found = dict.fromkeys(one for one in (chat, *kept) if chat.shows(one) and one != turn.chat_key)
     return MembershipAnswer(list(found))
-
-
-async def _others(ports: ToolPorts, turn: ToolExecutionContext) -> MembershipAnswer:
-    """Return the other chats of the person who asks. Direct chats are included only if the current chat is direct."""
-    recall, chats_of = ports.recall, ports.chats_of
-    if recall is None or chats_of is None or turn.channel is None or turn.user_id is None:
-        raise errors.ToolError('Only this chat can be searched here. Use scope "chat".')
-    kept = [key for key in await recall.kept(turn.channel) if key != turn.chat_key]
-    return await chats_of(turn.channel, turn.user_id, kept, direct=turn.private)
 
 
 async def _ranked(
