@@ -115,8 +115,8 @@ def _add(tar: tarfile.TarFile, name: str, file: BinaryIO, size: int, now: float)
 
 
 def _contents(home: Path, scratch: Path, added: set[str]) -> Iterator[tuple[str, BinaryIO]]:
-    """Yield the name and the opened file of everything in `home` that belongs in a backup. Skip the names in `added`,
-    which an earlier call took from another folder; add new names to it. Snapshots of databases come first.
+    """Yield the name and the opened file of everything in `home` that belongs in a backup. Skip the names in `added`, which an
+    earlier call took from another folder; add new names to `added`. Snapshots of databases come first.
     """
     for name in _DATABASES:
         if name not in added and (home / name).is_file() and (home / name).stat().st_size:
@@ -173,11 +173,11 @@ def restore(
 ) -> Backup:
     """Restore a backup atomically into an empty `.ship` and, if given, into an empty `database`.
 
-    `confirm` gets a list of the rights and instruction files in the backup. It raises an error to refuse the restore.
-    After a normal restore, the first start closes turns and questions that are open in the backup, because they may
-    have ended after the backup. Set `moved` to True if the gateway has not run since the backup; open work then
-    continues. Raises `errors.Unavailable`, `errors.ConfigError` if the folder is not empty, `errors.StorageError` if
-    the backup is damaged or newer than this version, and OSError.
+    `confirm` gets a list of the rights and instruction files in the backup. `confirm` raises an error to refuse the restore.
+    After a normal restore, the first start closes turns and questions that are open in the backup, because they may have ended
+    after the backup. Set `moved` to True if the gateway has not run since the backup; open work then continues. Raises
+    `errors.Unavailable`, `errors.ConfigError` if the folder is not empty, `errors.StorageError` if the backup is damaged or
+    newer than this version, and OSError.
     """
     instance.prepare_home(home)
     scratch = home / instance.RESTORING

@@ -103,7 +103,7 @@ class FileFailed(ChannelError):
 
 
 class FileGone(FileFailed, why="it is not there any more", code="gone"):
-    """The file does not exist, no longer exists, or may not be seen by this bot."""
+    """The file does not exist, no longer exists, or is not visible to this bot."""
 
 
 class FileForbidden(FileFailed, why="I have not been given the right to read files here", code="forbidden"):
@@ -146,9 +146,7 @@ class EditRefused(DeliveryFailed, code="edit refused"):
 
 
 class FileRefused(DeliveryFailed, code="file refused"):
-    """A file cannot be sent to a chat, and certainly was not sent. `forbidden` is True if the bot lacks a
-    permission.
-    """
+    """A file cannot be sent to a chat, and certainly was not sent. `forbidden`: the bot lacks a permission."""
 
     forbidden: bool = False
 
@@ -196,7 +194,7 @@ class ModelError(ShipmateError, sentence="model"):
 
 
 class ModelRefused(ModelError, sentence="model_refused", exit_code=78):
-    """The provider refuses the API key, or the account may not pay."""
+    """The provider refuses the API key, or denies the account access."""
 
 
 class ModelUnknown(ModelError, sentence="model_unknown"):

@@ -119,8 +119,8 @@ def holder(home: Path) -> str:
 
 
 def _who(pid: str) -> str:
-    """Return a description of the process with this pid. If there is no such process, the pid was written by an earlier
-    run, so the description leaves it out.
+    """Return a description of the process with this pid. If there is no such process, the pid was written by an earlier run, so
+    the description leaves the pid out.
     """
     if pid.isdecimal() and len(pid) < 10:
         try:

@@ -22,9 +22,7 @@ MOST = 16 * 1024 * 1024
 """Max bytes of the reserve. On a disk smaller than 256 MB, the reserve is 1/`SHARE` of the disk."""
 SHARE = 16
 PIECE = 256 * 1024
-"""Number of bytes that are released at once. It is small, because the process that fills the disk may take the released
-bytes.
-"""
+"""Number of bytes released at once. The number is small, because the process that fills the disk may take the bytes."""
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 

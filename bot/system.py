@@ -215,7 +215,7 @@ def _write(handle: int, data: bytes) -> None:
 
 
 def _fsync(path: Path) -> None:
-    """Fsync a file or folder. Skip a file that this user may not read."""
+    """Fsync a file or folder. Skip a file that this user cannot read."""
     try:
         handle = os.open(path, os.O_RDONLY)
     except PermissionError:

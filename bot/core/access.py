@@ -251,7 +251,7 @@ class Operators(Collection[UserRef]):
 
 
 EVERYONE = "*"
-_ANYBODY = "\0nobody"  # User id that is on no list. It stands for any stranger.
+_ANYBODY = "\0nobody"  # Placeholder for the user id of any stranger. It is on no list.
 _M = TypeVar("_M", bound=BaseModel)
 
 
@@ -266,7 +266,7 @@ class Access:
     """Decides by stable ids, never by names, who may use the bot. The block list overrules all rules that admit people. A
     person whom no rule admits is denied.
 
-    A rule with a person's id admits the person in every chat. A rule with a group's id admits its members, but only in that group.
+    A rule with a person's id admits the person in every chat. A group's id admits the group's members, but only in that group.
     Operators are admitted. A channel that only this machine can reach (`local`) admits everyone. Bots are never admitted.
 
     The class also asks the channels which chats a person belongs to, and for links to messages.

@@ -166,7 +166,7 @@ class ArchiveFiles:
             self.disk.remove(rotated[-1])
 
     def chat_key(self, name: str) -> str | None:
-        """Return the chatKey for a file name. If the name is a hash, search the chat's lines for the key; None if no line has it."""
+        """Return the chatKey for a file name. For a hashed name, search the chat's lines for the key; None if it is missing."""
         if (plain := jsonl.text_of(name)) is not None:
             return plain
         raws = (raw for path in self.of(name) for raw in self.disk.read(path).split(b"\n"))
@@ -332,8 +332,8 @@ class ChatStore:
         self._dirty = set()
 
     def _tail(self, name: str) -> tuple[int, int]:
-        """Return the size in bytes and the number of lines of a chat's main file, to which lines are appended. If another process changed the file, first cut
-        off its unreadable end.
+        """Return the size in bytes and the number of lines of a chat's main file, to which lines are appended. If another
+        process changed the file, cut off its unreadable end.
         """
         main = self.files.main(name)
         known = self._tails.get(name)

@@ -157,7 +157,7 @@ class Turn:
     boot: str = ""
     phase: Phase = Phase.STARTING
     attempts: int = 0
-    """Number of starts of the turn since its last progress. A start after a clean shutdown or a person's decision does not count."""
+    """Number of starts since the turn's last progress, without starts after a clean shutdown or a person's decision."""
     call: str | None = None
     """Id of the model call in flight. The turn ignores the answer to any other call."""
     tools: dict[str, str] = field(default_factory=dict)
@@ -193,9 +193,8 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """Outcome of a stop command. `commands` names the waiting commands that the stop dropped. `anything` is True if the
-    stop ended any work. `goes_on` is the first message of a turn that the requester may not stop, because another person
-    began it.
+    """Outcome of a stop command. `commands` names the waiting commands that the stop dropped. `anything` is True if the stop
+    ended any work. `goes_on` is the first message of a turn that the requester must not stop, because another person began it.
     """
 
     commands: tuple[str, ...] = ()

@@ -217,7 +217,9 @@ class AgentContextStore:
             case events.Framed():
                 known, self.frame, self._stated[data.kind] = self.frame, data, event.seq
                 if known is not None and (known.model, known.prefix) != (data.model, data.prefix):
-                    self._show(self.turns)  # thinking is valid only after the same prompt, tools and model
+                    self._show(
+                        self.turns
+                    )  # thinking is valid only while prompt, tools and model stay the same
             case events.Remembered():
                 self.memory, self._stated[data.kind] = data, event.seq
             case _ if running is None or running.id != event.turn:

@@ -106,7 +106,7 @@ class Exporter:
         await self._passed.wait()
 
     def rewrite(self) -> None:
-        """Write the export again from its own cursor on, because it lost data."""
+        """Write the export again from its cursor on, because written data was lost."""
         self._at = None
         self._more.set()
 

@@ -1,5 +1,5 @@
-"""Fits a turn's requests into the context window. It masks old tool results (replaces them with placeholders), and shrinks
-a rejected request in steps. After three halvings of the history, it clears the history and tells the person.
+"""Fits a turn's requests into the context window. It masks old tool results (replaces them with placeholders), and shrinks a
+rejected request in steps. After three halvings of the history, it clears the history and informs the person.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ class Loop:
     """Function that shrinks the model's context before a request, if needed."""
     reply: ChatReply | None = None
     """Sends the turn's messages; None in a subagent task, whose last text is returned as a report."""
-    wrapped: Reply | None = None  # `reply` with the wrappers of features around it
+    wrapped: Reply | None = None  # `reply`, wrapped by features
     dispatcher: Dispatcher
     context: Callable[[], ToolExecutionContext]
     """Function that returns the context that the turn's tools receive, without `touched`."""
@@ -122,7 +122,7 @@ class Loop:
                 self.fit.append(told)
 
     async def _act(self, calls: Sequence[ToolCall], cut: frozenset[str]) -> None:
-        """Run tool calls. A single `chat_send` ends the turn, unless it announces another message or the person has written."""
+        """Run tool calls. A lone `chat_send` ends the turn, unless it announces another message or the person has written."""
         (call, *others) = calls
         alone = not others and call.name == SEND and call.id not in cut and not promises_more(call.input)
         told, turn = self.chat.context.sources(), self.chat.turn
@@ -151,8 +151,7 @@ class Loop:
             return False
         if running.speaks:
             return last.stop_reason in {"max_tokens", "pause_turn"}
-        # After an empty answer, ask once more if a longer answer may come, or if the person still waits after tool
-        # results.
+        # After an empty answer, ask once more if a longer answer may come, or if the person waits after tool results.
         if last.stop_reason in LENGTH:
             return again == 1 and self.fit.more_room()
         newest = itertools.takewhile(lambda one: one.message["role"] == "user", reversed(running.entries))

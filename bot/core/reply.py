@@ -76,7 +76,7 @@ class ChatReply:
         return turn.rows if turn is not None and turn.id == self.turn else {}
 
     def said(self, step_id: str) -> bool:
-        """Return True if a message of this step is queued or delivered. Return False if its delivery has failed."""
+        """Return True if a message of this step is queued or delivered. Return False if the delivery has failed."""
         name = f"{self.turn}/{step_id}/0"
         end = self._rows.get(name)
         return name in self._rows and (end is None or end.state != "failed")

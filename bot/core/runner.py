@@ -46,7 +46,7 @@ UNANSWERED = "a message before this one got no whole answer; the person was told
 READ_AT_ONCE = 100  # Max chats that are loaded concurrently when the process starts
 CANCEL_SECONDS = 0.5  # Max seconds to wait until a cancelled task ends
 MOST_CANCELS = 2
-"""Max number of times that a task is cancelled. One time is not always enough, since a library may swallow the cancellation."""
+"""Max number of times that a task is cancelled. The first cancellation may have no effect, because a library may swallow it."""
 LATEST = 86_400.0
 """Max age in seconds of an unanswered message whose author is asked to send it again after the log was restored."""
 Key = tuple[Chat, str, str]

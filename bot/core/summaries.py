@@ -290,7 +290,7 @@ class Summaries:
     async def _keep(
         self, chat: Chat, known: SessionMemory, covers: int | None, seen: Iterable[Message]
     ) -> None:
-        """Append the session memory `known` to the log, then write its file. Raises `errors.StorageError`."""
+        """Append the session memory `known` to the log, then write the memory's file. Raises `errors.StorageError`."""
         origin, words = _origin(chat, seen), known.markdown
         self.append(chat, events.Remembered(words, covers, origin.packed()))
         self.agent.log.write("memory", "the memory of the chat is written", covers=str(covers))
@@ -487,9 +487,9 @@ async def _ask(fit: Fit, prefix: Prefix, purpose: str, question: Message) -> str
 
 
 def _shorter(prefix: Prefix, error: errors.ContextOverflow, fit: Fit) -> list[Message]:
-    """Return the prefix without the oldest third of its tokens and without thinking. The rest begins with a person's
-    message. A summary at the beginning stays, because nothing else covers the messages that it replaced. Raises the error
-    if nothing would be left.
+    """Return the prefix without the oldest third of its tokens and without thinking. The rest begins with a person's message. A
+    summary at the beginning stays, because nothing else covers the messages that it replaced. Raises `error` if nothing would
+    be left.
     """
     fit.models.windows.refused(fit.models.name, error)
     messages = [one for part in prefix for one in part]

@@ -127,7 +127,7 @@ class TurnTasks:
     _tokens: int = field(init=False, default=0)
     _usd: float = field(init=False, default=0.0)
     _warm: dict[int, asyncio.Event] = field(init=False, default_factory=dict)
-    """A flag for each step of the turn. The first fork of a step sets it when the provider has cached the shared prefix."""
+    """A flag for each step of the turn, set once the provider has cached the prefix that the forks of the step share."""
     _ended: dict[str, Worker] = field(init=False, default_factory=dict)
     """Tasks of the running step that have reported, keyed by the id of the call that started the task."""
 
@@ -287,7 +287,7 @@ class Worker(ModelWrapper):
     ordered: events.Ordered
     first_token: asyncio.Event
     stop: str = ""
-    """Reason why the model may not be called again; "" if it may. The reason completes the sentence “stopped: …”."""
+    """Reason why the model must not be called again, or "". The reason completes the sentence “stopped: …”."""
     status: TaskStatus = "failed"
     evidence: str = ""
     """Description of the task and its result for a synthesis."""

@@ -71,8 +71,8 @@ def render(
     injected: Sequence[Message],
     current: Sequence[Message],
 ) -> ModelRequest:
-    """Build a request from the stored messages. Tools that the model has found follow `tools`. Their `defer_loading` keeps
-    the cached prefix unchanged.
+    """Build a request from the stored messages. Tools that the model has found follow `tools`. The field `defer_loading` of
+    found tools keeps the cached prefix unchanged.
     """
     stored = [*history, *injected, *current]
     sent = _SENT.each(stored)

@@ -427,7 +427,7 @@ class Jobs:
         ]
 
     def _named(self, inbound: Inbound, name: str, *, anywhere: bool = False) -> ScheduledJob | str:
-        """Return the job of this name, or the sentence that says why the person may not change it. If `anywhere` is True, also
+        """Return the job of this name, or a sentence about why the person must not change it. If `anywhere` is True, also
         search the person's jobs in other chats.
         """
         job = self._get(name.strip().upper())

@@ -135,8 +135,7 @@ class SpanExport:
         ended = round(datetime.fromisoformat(line["timestamp"]).timestamp() * 1000) * 1_000_000
         context = Context()
         if parent is not None:
-            # The parent's span does not exist yet, because it ends later. So the sampler is asked whether the trace is
-            # exported.
+            # The parent's span does not exist yet, because it ends later. So ask the sampler whether the trace is exported.
             decision = self._provider.sampler.should_sample(context, number, "").decision
             flags = trace.TraceFlags(decision is Decision.RECORD_AND_SAMPLE)
             above = trace.NonRecordingSpan(

@@ -146,7 +146,7 @@ class Jobs(Protocol):
         """Return a text that lists the jobs of the chat in which `inbound` was sent, and the provenance of this text."""
 
     async def cancel(self, inbound: Inbound, job: str) -> str:
-        """Cancel a job for the sender of a message. Raises `errors.ToolError` if the sender may not cancel it."""
+        """Cancel a job for the sender of a message. Raises `errors.ToolError` if the sender lacks the right."""
 
 
 class Injection(Protocol):

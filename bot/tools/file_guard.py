@@ -149,7 +149,7 @@ class Command:
 class _Mark:
     """The provenance of a file's text, and the channel that the ids in the provenance belong to. `stamp` is the file's inode
     and mtime (ns), which stay the same when a command moves the file or a folder above it. If `stamp` is None, the mark covers
-    the path in every state, and everything below it.
+    the path in every state, and everything below the path.
     """
 
     origin: Provenance = ANYBODYS

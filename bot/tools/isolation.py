@@ -336,7 +336,7 @@ _Node = tuple[int, int]
 
 
 def find(root: Path, own: Collection[str]) -> tuple[dict[str, bool], dict[str, _Node]]:
-    """Return the paths that commands may not see, each with True for a folder: all hidden names below the top folder, and the
+    """Return the paths that commands must not see, each with True for a folder: all hidden names below the top folder, and the
     hidden names in `own` at the top. Return also the other files that have several hard links, each with its device and inode.
     This call blocks the thread.
     """

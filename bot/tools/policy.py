@@ -51,9 +51,7 @@ LARGEST = 10_000_000
 COMPARED = 1 << 20
 """Max bytes of a file that is compared with its replacement."""
 LONGEST_SCRIPT = 20_000
-"""Max bytes of a command's script that is stored with an approval. A later question shows how the script has changed since
-then.
-"""
+"""Max bytes of a command's script that is stored with an approval. A later question shows how the script has changed."""
 _ENDS = {
     "denied": "{by} said no. Do not try it in another way; ask the person what they want instead.",
     "steered": "The person wrote something meanwhile, so nobody was waited for. Read it first. Where you see nothing new it was a "

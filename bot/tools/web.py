@@ -27,7 +27,7 @@ _CLOSED_NETWORKS = """
     240.0.0.0/4 168.63.129.16/32
     ::/8 64:ff9b:1::/48 100::/64 2001::/23 2001:db8::/32 2002::/16 3fff::/20 5f00::/16 fc00::/7 fe80::/10 fec0::/10 ff00::/8
 """
-"""Networks that may not be reached: private, loopback, link-local, reserved and multicast networks, networks that embed IPv4
+"""Networks that tools must not reach: private, loopback, link-local, reserved and multicast networks, networks that embed IPv4
 addresses (mapped, 6to4, Teredo), and a public address of Azure's internal services (168.63.129.16). The networks are listed
 here because `ipaddress` differs between versions of Python.
 """

@@ -172,7 +172,7 @@ class Language:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A claim in a reply. `earlier`: an earlier turn did the action. `own`: the author of the reply did it."""
+    """A claim in a reply. `earlier`: an earlier turn did the action. `own`: the author of the reply did the action."""
 
     kind: Kind
     sentence: str

@@ -67,8 +67,7 @@ _SHOWN: dict[State, tuple[str, CardState]] = {
     "waiting": ("○", "pending"),
     "done": ("✓", "complete"),
 }
-"""For each state of an item: its symbol, and its status on a card. If there are too many items, those in the first states are
-shown.
+"""For each state of an item: its symbol, and its status on a card. If there are too many items, earlier states have priority.
 """
 _ORDER = list(_SHOWN)
 _ENDS: dict[str, State] = {"ended": "done", "failed": "failed", "stopped": "stopped"}

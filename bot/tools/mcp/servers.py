@@ -142,8 +142,7 @@ class Server:
             cache=None,
         )
         async with contextlib.AsyncExitStack() as stack:
-            # Old servers refuse the new handshake, and new servers refuse the old. After a failure, the next attempt uses the
-            # other handshake.
+            # Old servers refuse the new handshake, and new servers refuse the old. After a failure, try the other handshake.
             used = self._handshake
             self._handshake = "auto" if used == "legacy" else "legacy"
             async with asyncio.timeout(START_SECONDS):

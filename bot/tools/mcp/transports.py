@@ -1,7 +1,7 @@
 """Transports to MCP servers: the SDK's stdio and streamable HTTP. Results are converted (`definitions.mended`), the
 environment is clean, and no code runs that a chat could change.
 
-A stdio server runs with the gateway's rights, outside the sandbox. The server's command and environment may not name files of
+A stdio server runs with the gateway's rights, outside the sandbox. The server's command and environment must not name files of
 the project, or paths where a command could create files. After the server's name, a project folder is allowed as an argument,
 because it is only data for the server.
 """

@@ -196,8 +196,8 @@ def url_glob(pattern: str) -> tuple[Callable[[Url], bool], Match]:
 
 def literal_words(command: str) -> tuple[str, ...] | None:
     """Return the words of a command that contains no characters that a shell interprets; None for other commands, and for
-    commands that are long or begin with an assignment. Rules can judge only a command with known words. The caller must run it
-    without a shell.
+    commands that are long or begin with an assignment. Rules can judge only a command with known words. The caller must run the
+    command without a shell.
     """
     words = tuple(word for word in command.split(" ") if word)
     if len(command) > LONGEST or not words or "=" in words[0]:

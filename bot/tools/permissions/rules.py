@@ -318,8 +318,8 @@ class Rules:
         return _default(call, now) if best is None else _allowed(call, best, now)
 
     def _protected(self, call: Call, target: Target) -> str | None:
-        """Return the reason why tools may not use a path, whatever the rules say; None if tools may use the path. Paths outside
-        the project, secrets, settings, and changes to Shipmate's own code are refused.
+        """Return the reason why tools must not use a path, whatever the rules say; None if there is none. Paths outside the
+        project, secrets, settings, and changes to Shipmate's own code are refused.
         """
         kind, code, root = ARGUMENTS.get(call.tool, ("", ""))[0], self._code, self._paths.root
         changes = kind in {"path", "tree", "command"} and not call.effects.isdisjoint(_CHANGES)
