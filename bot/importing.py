@@ -221,7 +221,7 @@ class _OldShip:
                 if not one.inbound.command or self.needs_turn(one.inbound)
             ]
             if members and members[0].inbound.command is not None and turn["state"] not in ENDS:
-                # The command may have run. So that it is not repeated, its turn counts as handled.
+                # The command may have run. To prevent a second run, its turn is marked as handled.
                 for data in (events.TurnStarted((name,), BOOT), events.TurnEnded("handled")):
                     facts.append(_Fact(members[0].at, data, f"{name} {data.kind}", name))
             elif members:

@@ -12,8 +12,8 @@ from pathlib import Path
 
 
 def command(words: str, root: Path) -> str:
-    """Return the command line `shipmate WORDS` for the project in `root`. It begins with the program's path if
-    `shipmate` is not in PATH. It has `--dir` if `root` is not the working directory.
+    """Return the command line `shipmate WORDS` for the project in `root`. The line begins with the program's path if `shipmate`
+    is not in PATH. It has `--dir` if `root` is not the working directory.
     """
     name = sys.argv[0]
     known = Path(name).name != "shipmate" or shutil.which("shipmate") is not None

@@ -536,7 +536,7 @@ class Chat:
             part = PASTE_SECONDS if inbound.goes_on else ALBUM_SECONDS if inbound.of_album else 0.0
             quiet = max(self._debounce, part)
         last = queue[-1] if queue and said.at < queue[-1].until else None
-        # A message without a quiet period closes the burst. It joins the burst only as the last part of a split text.
+        # A message without a quiet period closes the burst. Only the last part of a split text still belongs to it.
         belongs = last is not None and (quiet > 0.0 or (last.inbound.goes_on and plain(inbound)))
         said.burst = last.burst if last is not None and belongs else said.seq
         if quiet:

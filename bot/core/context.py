@@ -183,7 +183,9 @@ class AgentContextStore:
 
     @property
     def out_of_reach(self) -> list[events.EventData]:
-        """Return the frame and memory events older than the oldest turn. These events must be appended to the log again."""
+        """Return the events of prompt and memory that are older than the oldest turn. These events must be appended to the log
+        again.
+        """
         lasting = [one for one in (self.frame, self.memory) if one is not None]
         return [one for one in lasting if self.turns and self._stated[one.kind] < self.turns[0].since]
 
@@ -279,7 +281,7 @@ class AgentContextStore:
                     self.left[turn.id] = turn
 
     def _expire(self, before: int) -> None:
-        """Drop everything before this event number. The frame and the memory stay while any turn is kept."""
+        """Drop everything before this event number. The prompt, model settings and memory stay while any turn is kept."""
         kept = list(itertools.dropwhile(lambda turn: turn.since < before, self.turns))
         old = {kind for kind, seq in self._stated.items() if seq < before}
         if not kept:

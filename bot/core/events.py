@@ -387,7 +387,7 @@ class SessionMoved(EventData, kind="session_moved", words="head"):
 
 
 class Masked(EventData, kind="masked"):
-    """Placeholders replace these tool results in all later requests. `results` maps call ids to placeholders."""
+    """Placeholders replace tool results in all later requests. `results` maps the results' call ids to placeholders."""
 
     results: Mapping[str, str]
     reason: str

@@ -121,7 +121,7 @@ class Fit:
         self.frame, self.tools = frame, self.models.declared(frame.forms)
 
     def begin(self, frame: Frame) -> None:
-        """Use this frame for later requests, and mask old tool results if that is worthwhile now."""
+        """Use this frame for later requests, and mask old tool results if masking saves enough tokens now."""
         self.take(frame)
         if self._framed():
             return  # the new frame made the provider's cache useless; a later turn masks results

@@ -115,8 +115,8 @@ def _author(message: Quoted) -> str:
 
 
 def _without_brackets(name: str | None) -> str:
-    """Return a name in which square brackets replace round brackets. Otherwise a name could imitate the id that follows in
-    brackets.
+    """Return a name in which square brackets replace round brackets. Otherwise a name could imitate the id in brackets after
+    it.
     """
     return "".join({"(": "[", ")": "]"}.get(unicodedata.normalize("NFKC", sign), sign) for sign in name or "")
 

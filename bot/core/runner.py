@@ -308,8 +308,8 @@ class Runner:
 
     async def close(self, seconds: float) -> bool:
         """Start no new turns. Wait up to `seconds` seconds for running effects, but not for turns that wait for a person's
-        decision. Then cancel the remaining effects. The next process continues the cancelled turns. Returns True if nothing
-        was cancelled.
+        decision. Then cancel the remaining effects. The next process continues the cancelled turns. Returns True if it
+        cancelled nothing.
         """
         self._closing = True
         with contextlib.suppress(TimeoutError):

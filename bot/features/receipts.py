@@ -84,7 +84,7 @@ class Account:
             if isinstance(one.data, events.Closed) and one.data.request == self.turn
         ]
         over = [at for at, _ in ended] or closed
-        # `/receipt` may run before the log has the turn's end. An answer without later work then counts as the end.
+        # `/receipt` may run before the log has the turn's end. In that case, an answer without later work is taken as the end.
         if not over and (not arrived or (worked and worked[-1][0] > arrived[-1])):
             return say("receipt.running")
         took = duration((arrived or over)[-1] - self.asked[0])

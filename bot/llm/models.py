@@ -185,7 +185,9 @@ class ContextWindows:
 # ------------------------------------------------------------ token estimates
 
 SMALLEST_SAMPLE, RATIOS = 200, (0.25, 4.0)
-"""Min estimated tokens of a request that may change the ratio, and range of plausible ratios. Other ratios are ignored."""
+"""Min estimated tokens of a request that may change the ratio, and range of plausible ratios. Ratios outside the range are
+ignored.
+"""
 JUMP, SLOWEST = 1.5, 0.1
 """Max factor by which one answer changes the ratio, and min weight of one answer. The first answers weigh more."""
 

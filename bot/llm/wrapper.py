@@ -310,7 +310,7 @@ class SystemRoleModel(ModelWrapper):
 # ------------------------------------------------------------ retries and health
 
 _OF_ACCOUNT = (errors.ModelMisconfigured, errors.ModelRefused, errors.SpendLimit)
-"""Failures of the account. Only an answer shows that they are over, because a refused account may still list the models."""
+"""Failures of the account. Only an answer shows their end, because a refused account may still list models."""
 AWAY = (*_OF_ACCOUNT, errors.ModelUnreachable, errors.Overloaded, errors.StreamBroken)
 """Failures during which no turn can be answered. Every other failure concerns a single request or ends by itself."""
 

@@ -1,7 +1,7 @@
 """The registry of tools, and the dispatcher, which runs the tool calls of one step.
 
-Each call is validated and has a time limit. Calls that only read or start subagents run concurrently. Results are in the
-order of the calls.
+Each call is validated and has a time limit. Calls that only read or start subagents run concurrently. Results are in the calls'
+order.
 """
 
 from __future__ import annotations

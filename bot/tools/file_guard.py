@@ -280,7 +280,7 @@ class FileGuard:
                     "a command made an instruction file, which has a new name", level="warn", file=old
                 )
             except FileNotFoundError:
-                pass  # it was renamed under another of its names
+                pass  # the file was already renamed under another of its names
             except OSError as error:
                 self._log_line(
                     "an instruction file cannot be renamed", level="error", file=old, cause=str(error)

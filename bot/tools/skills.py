@@ -104,7 +104,7 @@ class SkillFolder:
         except (OSError, ValueError, yaml.YAMLError) as error:
             told = f"the skill {file.parent.name!r} cannot be used: {error}"
             self._log.write("skill", told, level="warn")
-            # The file may be followed after the running commands have ended, so it is read again.
+            # When the running commands have ended, the file may be followed. So it is read again then.
             return None if isinstance(error, NotFollowed) else stamp, None
 
 

@@ -14,12 +14,12 @@ LONGEST_ROW = 400
 """Max characters of a last line with `|` that is held back, because the line may be the header row of a table."""
 LONGEST = 4_000
 """Max characters of a block that is searched for unclosed marks. A longer block is shown with its unclosed marks."""
-MOST_MARKS = 100  # max marks of a block before which a cut is tried; the block's last marks are used
+MOST_MARKS = 100  # max marks at which a cut is tried, counted from the end of a block
 PASSES = 12  # max passes over a text; each pass cuts the text shorter
 
 _FENCE = re.compile(r"^([ \t>]*)((?:[-+*]|\d{1,9}[.)])[ \t]+)?(`{3,}(?=[^`\n]*$)|~{3,})[^\n]*", re.MULTILINE)
 _MARKS_ALONE = re.compile(r"[>\-+*#=_~`|: \t]*(?:\[[ xX]?\]?)?|[> \t]*\d{1,9}[.)]?")
-"""Pattern of a last line that has only marks. The next characters decide which construct it becomes."""
+"""Pattern of a last line that has only marks. The next characters decide which Markdown construct the line becomes."""
 _BLOCK = re.compile(r"\n(?=[ \t>]*(?:\n|[-+*][ \t]|\d{1,9}[.)][ \t]|#))")
 """Pattern of the line break before a blank line, list item or heading. No mark continues after such a line break."""
 _DELIMITER = re.compile(r":?-+:?")

@@ -1,6 +1,4 @@
-"""`chat_load_history`: inserts older messages of the same chat, or of other chats of the person who asks, before the current
-message.
-"""
+"""`chat_load_history`: inserts older messages of the same chat, or of the asking person's other chats, before the current one."""
 
 from __future__ import annotations
 
