@@ -257,7 +257,7 @@ class ChatStore:
         main, archives = self._opened(name)
         revised = None if query.everything else self._revised(main, archives)
         keyword = (query.keyword or "").casefold()
-        # JSON escapes some characters. So a keyword with such a character must be searched in parsed lines.
+        # JSON escapes some characters. If the keyword contains such a character, search parsed lines.
         literal = keyword if keyword.isprintable() and not {'"', "\\"} & {*keyword} else ""
         lines, total, unreadable, last = list[ArchiveLine](), 0, 0, query.offset + query.limit
         for data in chain([main], map(self._disk.read, archives)):

@@ -57,7 +57,7 @@ class Fact:
     id: str = ""
     """Id of the new event; "" to generate one."""
     blanks: Sequence[Event] = ()
-    """Copies of earlier events without their text. In the same transaction, they replace the originals in the log."""
+    """Copies of earlier events without their text. The transaction also replaces the originals in the log by these copies."""
 
 
 @dataclass(eq=False)

@@ -248,7 +248,7 @@ class _Outgoing:
 
 @dataclass(eq=False)
 class LineFold:
-    """Computes archive lines from events in commit order. The same events always give the same lines."""
+    """Computes archive lines from events in commit order. Equal events always give equal lines."""
 
     log: EventLog
     _outgoing: dict[str, _Outgoing] = field(default_factory=dict)

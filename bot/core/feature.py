@@ -179,7 +179,7 @@ class Door:
     outcome: Callable[[Question], str] = lambda _: ""
 
     def open(self, features: Iterable[Feature], runtime: Runtime) -> None:
-        """Register these features. Raises `errors.ConfigError` if two of them use the same name."""
+        """Register these features. Raises `errors.ConfigError` if two features use one name."""
         for feature in features:
             hooks = feature.build(runtime)
             for name in ("commands", "signals", "ports"):

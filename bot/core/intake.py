@@ -131,7 +131,9 @@ class Intake:
         )
 
     def _meant(self, chat: Chat, inbound: Inbound) -> Inbound:
-        """Return a stop command if the whole text asks to stop and something can be stopped here; otherwise the message."""
+        """Return a stop command if the whole text asks to stop and something in this chat can be stopped; otherwise the
+        message.
+        """
         runs = chat.turn is not None and chat.turn.phase in STOPPABLE
         if chat.asks(inbound.person):
             return inbound  # the word “stop” is then an answer to a tool's question

@@ -17,8 +17,8 @@ from bot.words import say
 
 @dataclass(slots=True)
 class PastTurn:
-    """A past turn. `members` maps request ids to the messages that the turn answered (None if deleted). `shown` maps the row id
-    of each message that the turn sent to the message and its platform id.
+    """A past turn. `members` maps request ids to the messages that the turn answered (None if deleted). `shown` has, by row id,
+    each message that the turn sent, and the message's platform id.
     """
 
     id: str

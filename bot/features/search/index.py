@@ -182,7 +182,7 @@ class _Writer:
         )
 
     def _add(self, line: ArchiveLine, seq: int) -> None:
-        """Index a line. An edited line takes the place of the original line, so its neighbours stay the same."""
+        """Index a line. An edited line takes the place of the original line, between the same neighbours."""
         if line.message_id is not None:
             key = self._chat.prefix + line.message_id
             found = self._indexed("message = ?", key)

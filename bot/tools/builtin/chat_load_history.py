@@ -1,4 +1,4 @@
-"""`chat_load_history`: inserts older messages of the same chat, or of the asking person's other chats, before the current one."""
+"""`chat_load_history`: inserts older messages of this chat, or of the person's other chats, before the current message."""
 
 from __future__ import annotations
 
