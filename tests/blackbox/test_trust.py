@@ -210,6 +210,7 @@ async def test_what_was_allowed_for_longer_is_listed_and_taken_back(world: World
 
     await pressed("Always, for everybody")
     await world.turns(1)  # otherwise the kill may take the line of its end
+    await world.sent()
     await world.process.kill()
     await world.start()
     for _ in range(2):
