@@ -84,7 +84,7 @@ class Plan(Frozen):
         return next(self.after(moment), None)
 
     def after(self, moment: float) -> Iterator[float]:
-        """Yield a cron plan's due times after a moment, in epoch seconds. If several skipped times move to one due time, yield it once."""
+        """Yield a cron plan's due times (epoch seconds) that are later than `moment`. If several skipped times move to one due time, yield it once."""
         last = moment
         for shown in cron(self.said, datetime.fromtimestamp(moment, self.where)):
             if (due := shown.timestamp()) > last:

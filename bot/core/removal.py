@@ -21,7 +21,7 @@ _REMOVED: Json = {"type": "text", "text": REMOVED}
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """Ids of the content to remove: `requests` are people's messages, `turns` are answers, `messages` are quoted messages."""
+    """Ids of the content to remove: `requests` are messages to the bot, `turns` are its answers, `messages` are quoted messages."""
 
     requests: frozenset[str] = frozenset()
     turns: frozenset[str] = frozenset()

@@ -435,7 +435,7 @@ class Worker(ModelWrapper):
         self._agent.task_events(event)
 
     async def _report(self, content: str) -> str:
-        """Write the task's transcript, and return the report: `content` (the task's summary, or the reason why there is none),
+        """Write the task's transcript. Return the report: `content` (the task's summary, or the reason why there is none)
         and the task's usage. If the disk refuses the transcript, the report says so.
         """
         messages, agent = [one.message for one in self._entries], self._agent

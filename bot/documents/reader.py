@@ -83,7 +83,7 @@ def shrink_picture(data: bytes, side: int, out: BinaryIO) -> None:
 
 
 def read_office(data: bytes, most: int, out: TextIO) -> None:
-    """Write an office file's text to `out`. If the file is encrypted or too large, write only a code. Raises parser errors."""
+    """Write an office file's text to `out`. If the file is encrypted or too large, write only an error code. Raises parser errors."""
     package = zipfile.ZipFile(io.BytesIO(data))
     if any(part.flag_bits & 1 for part in package.infolist()):
         out.write('{"code": "locked"}\n')

@@ -3,7 +3,7 @@
     python -m bot.testing.run --dir DIR [--clock PATH] [--trace PATH] [--speed N --since EPOCH]
 
 The command starts the same gateway as `shipmate run`. The variable `SHIPMATE_FAULTS` holds a JSON list of
-`faults.Fault`s. Each operation that can fail writes one line to the trace file.
+`faults.Fault`s. Each operation that such a fault could hit writes one line to the trace file.
 
 The clock listens on the Unix socket PATH for lines of JSON: `{"jump": seconds}` moves the wall clock,
 `{"pass": seconds}` lets time pass. With `--speed`, N seconds pass in each real second, and the timeouts of network

@@ -110,7 +110,7 @@ class WebChannel(LocalChannel[HttpServer]):
         if _OWN.match(message_id) is None:
             raise errors.EditRefused("The page shows no such message.")
         said, buttons = await self._said(message, message_id), message.buttons
-        # Without choices, the message has no buttons. If such a message has a question's id, the question is decided.
+        # A message without choices has no buttons. If it has a question's id, the question has already been decided.
         if buttons is not None and not buttons.choices and buttons.question_id:
             buttons = None
         self._chats.change(self._chat(message.target), replace(said, buttons=buttons))

@@ -29,7 +29,7 @@ LONGEST = 4_000  # max characters of a line, or of a query, that are examined fo
 _AT_ONCE = 40  # max hits whose text is read at a time
 _MOST_COMMON = 3  # max frequent words that are searched if the query also has rare words
 _SHARED, _SHARED_BY = 200, 200
-"""Max lines with a feedback term (a word that the best lines share): `_SHARED`, or 1/`_SHARED_BY` of the chat if that is more."""
+"""A word that the best lines share becomes a feedback term only if at most `_SHARED` lines, or 1/`_SHARED_BY` of the chat, have it."""
 _OFFERED = 20  # max words of the best lines that are considered as feedback terms
 _LONG = 160  # min characters of a long line
 _NUMBER = re.compile(r"\d|[一二两三四五六七八九十百千]")
