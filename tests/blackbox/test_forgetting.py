@@ -6,6 +6,8 @@ import contextlib
 import json
 import sqlite3
 
+import pytest
+
 from bot.testing.anthropic_script import tool_use
 from tests.blackbox.conftest import ANN, PERSON, ROOM, World, eventually
 
@@ -39,7 +41,10 @@ async def test_forget_as_a_reply_in_telegram(world: World) -> None:
             await world.start()
 
 
-async def test_an_answer_whose_buttons_changed_is_forgotten(world: World) -> None:
+@pytest.mark.parametrize("again", [False, True])
+async def test_an_edited_question_s_answer_is_forgotten_also_where_it_was_given_again(
+    world: World, *, again: bool
+) -> None:
     await world.start("telegram")
     world.model.answer("it is 鯨")
     number = world.telegram.say("what is my secret?")["message"]["message_id"]
@@ -49,11 +54,18 @@ async def test_an_answer_whose_buttons_changed_is_forgotten(world: World) -> Non
     world.telegram.edit(number, "what was my secret?")
     shown = world.telegram.chats[PERSON].messages
     await world.telegram.until(lambda: any("reply_markup" in one for one in shown.values()))
-    (answer,) = [one["message_id"] for one in shown.values() if "reply_markup" in one]
-    await world.ask("/forget", 2, reply_to=answer)
+    (answer,) = [one for one in shown.values() if "reply_markup" in one]
+    if again:
+        world.model.answer("it was 鯨")
+        ((button,),) = answer["reply_markup"]["inline_keyboard"]
+        world.telegram.press(answer["message_id"], button["callback_data"], chat_id=PERSON)
+        await world.telegram.until(lambda: world.texts() == ["it was 鯨"])
+        await world.turns(2)
+        await world.sent()
+    await world.ask("/forget", 2, reply_to=answer["message_id"])
     assert world.texts()[1].startswith("Forgotten. ")
     world.telegram.say("and now?")
-    await world.turns(2)
+    await world.turns(2 + again)
     assert "鯨" not in asked(world)
 
 
@@ -163,28 +175,3 @@ async def test_a_message_that_is_deleted_before_it_comes_leaves_no_words(world: 
     await world.turns(1)
     assert not world.recorded("鯨鯨")
     assert len(world.model.bodies) == 1
-
-
-async def test_forgetting_an_answer_that_was_given_again_forgets_both(world: World) -> None:
-    await world.start("telegram")
-    world.model.answer("it is 鯨")
-    number = world.telegram.say("what is my secret?")["message"]["message_id"]
-    await world.heard("it is 鯨")
-    await world.turns(1)
-    await world.sent()
-    world.telegram.edit(number, "what was my secret?")
-    shown = world.telegram.chats[PERSON].messages
-    await world.telegram.until(lambda: any("reply_markup" in one for one in shown.values()))
-    (answer,) = [one for one in shown.values() if "reply_markup" in one]
-    ((button,),) = answer["reply_markup"]["inline_keyboard"]
-    world.model.answer("it was 象")
-    world.telegram.press(answer["message_id"], button["callback_data"], chat_id=PERSON)
-    await world.telegram.until(lambda: world.texts() == ["it was 象"])
-    await world.turns(2)
-    await world.sent()
-    await world.ask("/forget", 2, reply_to=answer["message_id"])
-    assert world.texts()[1].startswith("Forgotten. ")
-    world.telegram.say("and now?")
-    await world.turns(3)
-    assert "鯨" not in asked(world)
-    assert "象" not in asked(world)

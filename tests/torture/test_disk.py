@@ -260,9 +260,10 @@ async def test_a_full_disk_and_a_kill_double_no_answer_and_lose_none(
             _fill(ballast)
             gate.set()
             await eventually(lambda: all(map(world.texts, people)))
+            # Until then, the write-ahead log may have room, and a message may be taken in.
+            await scene.eventually_so(lambda: not_ready(world, life.dashboard))
             late = people.stop
             world.telegram.say(scene.WORDS.format(late), chat_id=late)
-            await scene.eventually_so(lambda: not_ready(world, life.dashboard))
             if not still_full:
                 await scene.until_quiet(tmp_path)
             await world.process.kill()
